@@ -48,7 +48,7 @@ def select(table: SenseTable, states: torch.Tensor, words: torch.Tensor) -> torc
     """Return the class of the nearest sense of each word `[n]`, or among all senses of the t words
     of each state `[n, t]`.
     """
-    return nearest([table.compared(states, words if words.ndim == 2 else words[:, None])])
+    return nearest([table.compare(states, words if words.ndim == 2 else words[:, None])])
 
 
 def an_elmo(folder: Path, seed: int = 0) -> Path:

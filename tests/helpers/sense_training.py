@@ -15,7 +15,7 @@ from calque.annotated import Dictionary
 from calque.senses.bidirectional import BiLanguageModel
 from calque.senses.masked import MaskedLanguageModel, train_tokenizer
 from calque.senses.sense_table import SenseTable
-from calque.senses.training import Senses
+from calque.senses.training import LanguageModel, Pretrained, Senses
 from calque.text import Sentences
 
 KINDS = ("elmo", "bert")
@@ -97,31 +97,30 @@ def model(
     return method(**SHAPES[kind] | {"batch": 24, "updates": 10, "senses": settings} | options)
 
 
-def train(method, dictionaries=(DICTIONARY,), **options):
+def train(method: LanguageModel, dictionaries=(DICTIONARY,), **options) -> Pretrained:
     texts = make_texts()
     given = [make_tokenizer()] if isinstance(method, MaskedLanguageModel) else []
     return method.train(texts, *given, dictionaries=dictionaries, **options)
 
 
-def tables_of(method) -> list[SenseTable]:
-    return method.softmax.senses
+def tables_of(trained: Pretrained) -> list[SenseTable]:
+    assert trained.softmax is not None
+    return trained.softmax.senses
 
 
-def outcome(method) -> dict[str, Any]:
+def outcome(trained: Pretrained) -> dict[str, Any]:
     """Return everything that must be equal after two training runs with the same settings."""
     return {
-        "losses": [line["loss"] for line in method.history],
-        "model": method.model.state_dict(),
-        "tables": [table.state_dict() for table in tables_of(method)],
+        "losses": [line["loss"] for line in trained.history],
+        "model": trained.model.state_dict(),
+        "tables": [table.state_dict() for table in tables_of(trained)],
     }
 
 
 def main(folder: str) -> None:
     torch.set_num_threads(1)
     for kind in KINDS:
-        method = model(kind)
-        train(method)
-        torch.save(outcome(method), Path(folder) / f"{kind}.pt")
+        torch.save(outcome(train(model(kind))), Path(folder) / f"{kind}.pt")
 
 
 if __name__ == "__main__":

@@ -135,9 +135,7 @@ def test_a_sense_is_selected_by_the_states_after_its_word_was_read():
     """A word is predicted from the state before it, and its sense is selected by the states of the
     word itself.
     """
-    method = small(updates=1, vocabulary=8)
-    method.train({"en": EN})
-    model = method.model.eval()
+    model = small(updates=1, vocabulary=8).train({"en": EN}).model.eval()
     words, other = ["the", "cat", "sees", "dog"], ["the", "dog", "sees", "dog"]
     rows = model.rows(list(model.vocabulary.words))
 
@@ -208,8 +206,8 @@ def test_loss_and_gradient_equal_naive_sums(tables, monkeypatch):
 def test_a_stopped_run_resumes_with_bitwise_equal_results(tmp_path, monkeypatch):
     """Check dropout and Adam; test_training.py checks senses and Adagrad."""
     options, texts = {"updates": 14, "dropout": 0.2, "negatives": 3}, {"en": EN, "de": DE}
-    whole, part = small(**options), small(**options)
-    encoder = whole.train(texts)
+    method = small(**options)
+    whole = method.train(texts)
     backward, calls = WordPrediction.backward, []
 
     def stop(self, update):
@@ -220,13 +218,14 @@ def test_a_stopped_run_resumes_with_bitwise_equal_results(tmp_path, monkeypatch)
 
     monkeypatch.setattr(WordPrediction, "backward", stop)
     with pytest.raises(InterruptedError):
-        part.train(texts, folder=tmp_path, checkpoint_every=3)
+        method.train(texts, folder=tmp_path, checkpoint_every=3)
     with pytest.raises(SettingError, match="other settings or data: negatives: 3 → 4"):
         small(**options | {"negatives": 4}).train(texts, folder=tmp_path)
-    continued = part.train(texts, folder=tmp_path, checkpoint_every=3)
-    assert part.history == whole.history
-    assert continued.fingerprint == encoder.fingerprint
-    assert small(**options | {"seed": 1}).train(texts).fingerprint != encoder.fingerprint
+    resumed = method.train(texts, folder=tmp_path, checkpoint_every=3)
+    assert resumed.history == whole.history
+    assert resumed.encoder.fingerprint == whole.encoder.fingerprint
+    other = small(**options | {"seed": 1}).train(texts)
+    assert other.encoder.fingerprint != whole.encoder.fingerprint
 
 
 @pytest.mark.parametrize(("negatives", "updates"), [(8192, 90), (16, 140)])
@@ -257,43 +256,42 @@ def test_the_model_learns_which_words_follow_each_other(tmp_path, negatives, upd
         learning_rate=0.02,
         optimiser="adam",
     )
-    encoder = method.train({"": text(400)})
-    measured, unigram = word_perplexity(method.model, text(60))
+    trained = method.train({"": text(400)})
+    measured, unigram = word_perplexity(trained.model, text(60))
     about = measured.settings
     assert unigram.value > 30
     assert about["forward"] < 6
     assert about["backward"] < 6
     assert measured.value == pytest.approx((about["forward"] * about["backward"]) ** 0.5, rel=1e-3)
     assert (measured.n, about["unknown"]) == (60 * 10, 0)
-    method.model.save(tmp_path)
+    trained.model.save(tmp_path)
     again = WordModel.open(tmp_path)
     few = [["aa", "ba"]]
     assert np.array_equal(
-        again.negative_log_likelihood(few), method.model.negative_log_likelihood(few)
+        again.negative_log_likelihood(few), trained.model.negative_log_likelihood(few)
     )
-    assert load_encoder(tmp_path, device="cpu").fingerprint == encoder.fingerprint
+    assert load_encoder(tmp_path, device="cpu").fingerprint == trained.encoder.fingerprint
     (tmp_path / "softmax.safetensors").write_bytes(b"no")
     with pytest.raises(InputError, match="not contain the softmax weights of this model"):
         WordModel.open(tmp_path)
 
 
 def test_perplexity_equals_a_naive_sum():
-    method = small(vocabulary=5)
-    method.train({"en": EN, "de": DE})
+    model = small(vocabulary=5).train({"en": EN, "de": DE}).model
     held = [["the", "Hund", "和"], [], ["cat"], ["the"] * 40]
-    loss = literal_model_loss(method.model, [words for words in held if words])
-    found, unigram = word_perplexity(method.model, Sentences.of(held, "en"))
+    loss = literal_model_loss(model, [words for words in held if words])
+    found, unigram = word_perplexity(model, Sentences.of(held, "en"))
     assert found.value == pytest.approx(float(loss.detach().exp()), rel=1e-5)
     assert (found.n, found.settings["unknown"]) == (3 + 1 + 40 + 3, 2)
-    frequency = np.log(method.model.vocabulary.unigram())
-    numbers = [[*method.model.vocabulary.numbers(words), END] for words in held if words]
+    frequency = np.log(model.vocabulary.unigram())
+    numbers = [[*model.vocabulary.numbers(words), END] for words in held if words]
     assert unigram.value == pytest.approx(np.exp(-frequency[np.concatenate(numbers)].mean()))
-    each = method.model.negative_log_likelihood(held, budget=10)
+    each = model.negative_log_likelihood(held, budget=10)
     assert each.shape == (3, 5)  # the empty sentence is skipped
     for row, words in zip(each, [words for words in held if words], strict=True):
-        np.testing.assert_allclose(row, method.model.negative_log_likelihood([words])[0], rtol=1e-5)
+        np.testing.assert_allclose(row, model.negative_log_likelihood([words])[0], rtol=1e-5)
     with pytest.raises(SettingError, match="no words"):
-        method.model.negative_log_likelihood([[]])
+        model.negative_log_likelihood([[]])
 
 
 @pytest.mark.parametrize(

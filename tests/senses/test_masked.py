@@ -176,10 +176,10 @@ def test_loss_and_gradient_equal_those_of_transformers(texts, tokenizer, monkeyp
     backward = MaskedPrediction.backward
 
     def spy(self, update):
-        kept["model"] = copy.deepcopy(method.model)
+        kept["model"] = copy.deepcopy(self.module)
         torch.manual_seed(77)
         kept["terms"] = backward(self, update)
-        kept["gradients"] = {name: p.grad.clone() for name, p in method.model.named_parameters()}
+        kept["gradients"] = {name: p.grad.clone() for name, p in self.module.named_parameters()}
         kept["ids"], _ = self.blocks(update)
         return kept["terms"]
 
@@ -217,13 +217,11 @@ def test_loss_and_gradient_equal_those_of_transformers(texts, tokenizer, monkeyp
 
 
 def test_training_can_start_from_an_encoder(texts, tokenizer, tmp_path, tiny_folder):
-    first = small(learning_rate=5e-3, updates=1)
-    first.train(texts, tokenizer)
+    first = small(learning_rate=5e-3, updates=1).train(texts, tokenizer)
     first.model.save_pretrained(tmp_path / "first")
     given = {"start": tmp_path / "first", "learning_rate": 1e-9, "layers": 5}
-    more = small(**given)
-    more.train(texts, tokenizer, folder=tmp_path / "run", checkpoint_every=1)
-    assert (more.settings()["num_hidden_layers"], more.settings()["start"]) == (2, "first")
+    more = small(**given).train(texts, tokenizer, folder=tmp_path / "run", checkpoint_every=1)
+    assert (more.settings["num_hidden_layers"], more.settings["start"]) == (2, "first")
     for name, value in first.model.state_dict().items():
         torch.testing.assert_close(more.model.state_dict()[name], value, atol=1e-6, rtol=0)
     small(**given).train(texts, tokenizer, folder=tmp_path / "run")

@@ -25,8 +25,8 @@ def trained():
     method = MaskedLanguageModel(
         layers=1, dim=16, heads=2, positions=40, length=30, batch=8, updates=3
     )
-    method.train({"en": text}, tokenizer)
-    return method.model, tokenizer, text
+    trained = method.train({"en": text}, tokenizer)
+    return trained.model, tokenizer, text
 
 
 def test_perplexity_equals_that_of_a_loop(trained):

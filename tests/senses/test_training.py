@@ -5,7 +5,7 @@ processes, and resuming.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -154,10 +154,10 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
         kept["n"] = kept.get("n", 0) + 1
         if kept["n"] < 11:
             return backward(self, update)
-        used = torch.rand(len(tables_of(method)[0])) < 0.7
-        for table in tables_of(
-            method
-        ):  # puts centres among the states, so each word selects several senses
+        assert self.training is not None
+        used = torch.rand(len(self.training.tables[0])) < 0.7
+        # Put centres among the states, so each word selects several senses.
+        for table in self.training.tables:
             table.centres.copy_(table.queue[torch.randint(len(table.queue), (len(table),))])
             table.live[:] = used
             table.live[table.index[:, 0]] = True
@@ -170,7 +170,8 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
         return {"loss": kept["loss"]}
 
     monkeypatch.setattr(PREDICTION[kind], "backward", spy)
-    encoder: Any = train(method)
+    trained = train(method)
+    encoder: Any = trained.encoder
     before, objective = kept["before"], kept["objective"]
     if kind == "elmo":
         predictions = elmo_predictions(before, kept["update"], objective.mixture, joint)
@@ -210,7 +211,7 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
             ours, theirs, rtol=1e-3, atol=1e-5 * largest, msg=lambda m, name=name: f"{name} {m}"
         )
 
-    for side, (old, new) in enumerate(zip(tables, tables_of(method), strict=True)):
+    for side, (old, new) in enumerate(zip(tables, tables_of(trained), strict=True)):
         states = torch.stack([p.own[p.side] for p in predictions if p.side == side])
         centres, counts = old.centres.clone(), old.counts.clone()
         for c in set(chosen[side]):
@@ -254,9 +255,7 @@ def alone() -> dict[str, dict[str, Any]]:
     """Return the results of training in a single process with one thread."""
     found = {}
     for kind in KINDS:
-        method = model(kind)
-        train(method)
-        found[kind] = outcome(method)
+        found[kind] = outcome(train(model(kind)))
     return found
 
 
@@ -300,10 +299,9 @@ def test_a_run_that_is_stopped_several_times_gives_the_same_result(
     while stops:
         with pytest.raises(Stopped):
             train(model(kind), folder=tmp_path / "run", checkpoint_every=1)
-    method = model(kind)
-    train(method, folder=tmp_path / "run", checkpoint_every=1)
+    trained = train(model(kind), folder=tmp_path / "run", checkpoint_every=1)
     assert calls == list(range(1, 11))
-    found, whole = outcome(method), alone[kind]
+    found, whole = outcome(trained), alone[kind]
     assert found["losses"] == whole["losses"]
     for one, other in zip(
         [found["model"], *found["tables"]], [whole["model"], *whole["tables"]], strict=True
@@ -317,10 +315,9 @@ def test_a_run_that_is_stopped_several_times_gives_the_same_result(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_process_without_text_is_allowed(kind, monkeypatch):
     monkeypatch.setattr(Processes, "share", lambda self, items: items[:0])
-    method = model(kind, updates=7)
-    train(method)
-    assert [line["loss"] for line in method.history] == [0] * 7
-    for table in tables_of(method):
+    trained = train(model(kind, updates=7))
+    assert [line["loss"] for line in trained.history] == [0] * 7
+    for table in tables_of(trained):
         assert int(table.seen) == 0
         assert table.live[table.index[:, 0]].all()
         assert table.live.all() == (
@@ -330,6 +327,18 @@ def test_a_process_without_text_is_allowed(kind, monkeypatch):
 
 # -- settings
 # --------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_does_not_change_the_settings(kind):
+    method = model(kind, updates=7)
+    before = copy.deepcopy(vars(method))
+    first = train(method)
+    assert vars(method) == before
+    assert first.settings == method.settings()
+    assert outcome(train(method))["losses"] == [line["loss"] for line in first.history]
+    with pytest.raises(FrozenInstanceError):
+        method.updates = 8  # type: ignore[misc]
+
+
 def test_the_number_of_senses_of_a_word_depends_on_its_frequency():
     counts = np.array([0, 4, 5, 9, 10, 14, 15, 16, 1000])
     for expected, given in [
@@ -384,7 +393,7 @@ def planted(seed: int = 0, n: int = 8000) -> tuple[torch.Tensor, torch.Tensor, t
 
 def table_of(states: torch.Tensor, words: torch.Tensor) -> SenseTable:
     torch.manual_seed(0)
-    table = SenseTable([3] * N_WORDS, DIM, axes=6, queue=50, recent=60, kinds=2)
+    table = SenseTable([3] * N_WORDS, DIM, axes=6, queue=50, recent=60, states_per_use=2)
     for part, of_part in zip(states.split(700), words.split(700), strict=True):
         table.remember(part[:, -1])
         table.keep_recent(part, of_part)
@@ -422,7 +431,7 @@ def test_words_with_two_senses_are_found_by_the_states_that_predict_them():
     agreeing = []
     for word in range(DOUBLE):
         own = words == word
-        classes = nearest([table.compared(states[own, -1], words[own, None])])
+        classes = nearest([table.compare(states[own, -1], words[own, None])])
         alike = float((classes == table.index[word, truth[own]]).float().mean())
         agreeing.append(max(alike, 1 - alike))
     assert np.mean(agreeing) > 0.9

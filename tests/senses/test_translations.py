@@ -130,14 +130,16 @@ def test_only_subwords_that_are_whole_words_are_translated():
     method = MaskedLanguageModel(
         **shape, batch=2, updates=4, share=0.5, senses=Senses(senses=2, axes=2, occurrences=0)
     )
-    method.train(texts, tokenizer, dictionaries=[dictionary("en-de", "house HAUS", "unheard Ufer")])
+    trained = method.train(
+        texts, tokenizer, dictionaries=[dictionary("en-de", "house HAUS", "unheard Ufer")]
+    )
     numbers = tokenizer.get_vocab()
     house, haus = numbers["house"], numbers["haus"]
-    found = method.translations
+    found = trained.translations
     assert found is not None
     assert found.of(torch.tensor([0]), torch.tensor([house])).tolist() == [[[haus, -1, -1, -1]]]
     assert (found.of(torch.zeros(90, dtype=torch.int64), torch.arange(90)) >= 0).sum() == 1
-    assert np.isfinite([line["loss"] for line in method.history]).all()
+    assert np.isfinite([line["loss"] for line in trained.history]).all()
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,14 @@ from calque.offsets import offsets_of
 from calque.senses.elmo import ElmoEncoder, ElmoNetwork, character_rows, elmo_options, sentence_ends
 from calque.senses.sense_table import Negatives, Softmax, Targets, WordTable
 from calque.senses.text import FIRST_WORD, UNKNOWN, Mixture, Vocabulary, WordText
-from calque.senses.training import LanguageModel, Prediction, Selected, SenseTraining, Update
+from calque.senses.training import (
+    LanguageModel,
+    Prediction,
+    Pretrained,
+    Selected,
+    SenseTraining,
+    Update,
+)
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
 
@@ -39,7 +46,23 @@ def adagrad(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.o
 OPTIMISERS = {"adam": adam, "adagrad": adagrad}
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class PretrainedElmo(Pretrained):
+    """Trained bidirectional language model."""
+
+    encoder: ElmoEncoder
+    model: WordModel
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        n_parameters = sum(parameter.numel() for parameter in self.model.network.parameters())
+        return len(self.model.vocabulary), n_parameters
+
+    def save(self, folder: Path) -> None:
+        self.model.save(folder, self.settings.get("senses", {}))
+
+
+@dataclass(frozen=True, kw_only=True)
 class BiLanguageModel(LanguageModel):
     """Trains ELMo from scratch to predict each word from the preceding or from the following words
     (Peters et al. 2018, §3).
@@ -92,13 +115,15 @@ class BiLanguageModel(LanguageModel):
         for name in ("vocabulary", "layers"):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("dropout", self.dropout, least=0, below=1)
-        filters = None if self.filters is None else tuple(self.filters)
-        self.options = elmo_options(
-            dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters
-        )
         with torch.device("meta"):  # these are built only to check the arguments
             ElmoNetwork(self.options)
             Softmax([WordTable(1, 1)] * self.tables, negatives=self.negatives)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Content of `options.json` for the network."""
+        filters = None if self.filters is None else tuple(self.filters)
+        return elmo_options(dim=self.dim, hidden=self.hidden, layers=self.layers, filters=filters)
 
     def default_rate(self) -> float:
         return 0.2 if self.optimiser == "adagrad" else 5e-3 * min(1.0, 128 / self.dim)
@@ -118,13 +143,11 @@ class BiLanguageModel(LanguageModel):
             "precision",
             "seed",
         )
-        return {
-            "method": "bidirectional language model",
-            "options": self.options,
-            **{name: getattr(self, name) for name in names},
-            **({"lower": True} if self.lower else {}),
-            **super().settings(),
-        }
+        settings = {"method": "bidirectional language model", "options": self.options}
+        settings |= {name: getattr(self, name) for name in names}
+        if self.lower:
+            settings["lower"] = True
+        return {**settings, **super().settings()}
 
     def train(
         self,
@@ -135,8 +158,8 @@ class BiLanguageModel(LanguageModel):
         checkpoint_every: int = 200,
         progress: bool = False,
         say: Say = lambda line: None,
-    ) -> ElmoEncoder:
-        """Train and return a new encoder, and store the trained language model in `self.model`."""
+    ) -> PretrainedElmo:
+        """Train a new encoder."""
         processes = Processes(self.precision)
         text = WordText.of(
             texts,
@@ -146,49 +169,44 @@ class BiLanguageModel(LanguageModel):
             alpha=self.alpha,
             lower=self.lower,
         )
+        vocabulary, languages = text.vocabulary, list(text.blocks)
         mixture = Mixture(text.blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
         torch.manual_seed(self.seed)
         network = ElmoNetwork(self.options)
-        model = self.model = WordModel(
-            network, self._head(text.vocabulary), text.vocabulary, lower=self.lower
-        )
+        model = WordModel(network, self._head(vocabulary), vocabulary, lower=self.lower)
         model.to(processes.device).train()
-
-        def numbers() -> dict[str, int]:
-            return {word: k for k, word in enumerate(text.vocabulary.words, FIRST_WORD)}
-
-        self.softmax = model.head
-        training = self._sense_training(list(text.blocks), numbers, dictionaries, processes)
-        self._run(
+        translations = self._translations(dictionaries, languages, vocabulary.index)
+        training = self._sense_training(model.head, translations, processes)
+        settings = self.settings()
+        history = self._run(
             WordPrediction(model, text, mixture, self.dropout, processes, training),
-            identity={"words": text.vocabulary.fingerprint},
+            settings=settings,
+            identity={"words": vocabulary.fingerprint},
             folder=folder,
             checkpoint_every=checkpoint_every,
             progress=progress,
             optimiser=OPTIMISERS[self.optimiser],
         )
         model.eval()
-        return model.encoder("pretrained")
+        return PretrainedElmo(
+            encoder=model.encoder("pretrained"),
+            model=model,
+            softmax=model.head,
+            settings=settings,
+            lower=self.lower,
+            translations=translations,
+            mixture=mixture,
+            history=history,
+        )
 
     def _head(self, vocabulary: Vocabulary) -> Softmax:
-        size = self.options["lstm"]["projection_dim"]
+        dim = self.options["lstm"]["projection_dim"]
         if self.senses is None:
-            return Softmax(
-                [WordTable(len(vocabulary), size) for _ in range(self.tables)],
-                negatives=self.negatives,
-            )
+            tables = [WordTable(len(vocabulary), dim) for _ in range(self.tables)]
+            return Softmax(tables, negatives=self.negatives)
         counts = vocabulary.counts.copy()
         counts[:UNKNOWN] = 0  # boundary tokens have only one sense
-        return Softmax(self.senses.tables(counts, size, 2), negatives=self.negatives)
-
-    # -- saving
-    # ----------------------------------------------------------------------------------------------
-    @property
-    def sizes(self) -> tuple[int, int]:
-        return len(self.model.vocabulary), sum(p.numel() for p in self.model.network.parameters())
-
-    def save(self, folder: Path) -> None:
-        self.model.save(folder, self.settings().get("senses", {}))
+        return Softmax(self.senses.tables(counts, dim, 2), negatives=self.negatives)
 
 
 class WordPrediction(Prediction):
@@ -210,69 +228,87 @@ class WordPrediction(Prediction):
         self._rows = model.rows(text.word_types)
 
     def backward(self, update: Update) -> dict[str, float]:
-        texts = [
-            blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]]
-            for blocks, numbers in (
-                (self.mixture.languages[lang], numbers) for lang, numbers in update
-            )
-            for k in numbers.tolist()
-        ]
-        predictions = np.array([len(text) - 1 for text in texts])
+        texts = []  # ids of each sentence, including the boundary tokens
+        for lang, numbers in update:
+            blocks = self.mixture.languages[lang]
+            for k in numbers.tolist():
+                texts.append(blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]])
+        predictions = np.array([len(text) - 1 for text in texts])  # in each direction
         # `Loop` adds the rank to the seed of each update. Subtract it, so that all processes draw
         # the same negatives.
         seed = torch.initial_seed()
         negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
-        mine = self.processes.share(np.arange(len(texts)))
+        shard = self.processes.share(np.arange(len(texts)))  # sentences of this process
         loss, selected = torch.zeros((), device=self.model.device), [None, None]
-        if len(mine):
-            drop = _dropout(
-                self.dropout, np.random.default_rng([seed, 2, 0]), self.processes.device
-            )
+        if len(shard):
+            rng = np.random.default_rng([seed, 2, 0])
+            drop = _dropout(self.dropout, rng, self.processes.device)
+            shard_predictions = predictions[shard]
+            languages = np.repeat(self._languages(update)[shard], shard_predictions)
             with self.processes.autocast():
                 contexts = self.model.contexts(
                     self._rows,
-                    np.concatenate([texts[k] for k in mine]),
-                    predictions[mine] + 1,
+                    np.concatenate([texts[k] for k in shard]),
+                    shard_predictions + 1,
                     drop,
                 )
-                languages = torch.from_numpy(
-                    np.repeat(self._languages(update)[mine], predictions[mine])
-                )
-                terms = [self._term(contexts, side, negatives[side], languages) for side in (0, 1)]
-                loss = (terms[0][0] + terms[1][0]) / (2 * int(predictions.sum()))
+                losses, selected = [], []
+                for side in (0, 1):
+                    total, side_selected = self._term(
+                        contexts, side, negatives[side], torch.from_numpy(languages)
+                    )
+                    losses.append(total)
+                    selected.append(side_selected)
+                # The mean is over the predictions of all processes, whose gradients are summed.
+                loss = (losses[0] + losses[1]) / (2 * int(predictions.sum()))
             (LOSS_SCALE * loss).backward()
-            selected = [part for _, part in terms]
         return self._finish(loss, selected, predictions)
 
     def _term(
         self, contexts: Contexts, side: int, negatives: Negatives | None, languages: Tensor
     ) -> tuple[Tensor, Selected | None]:
-        """Return the summed loss of one direction and the selected senses."""
+        """Return the summed loss of one direction and the selected senses.
+
+        Args:
+            side: 0 is forward, 1 is backward.
+            languages: language of each prediction, int64 `[n]`.
+        """
         states, head, training = contexts.states[side], self.model.head, self.training
         words = torch.from_numpy(contexts.following[side]).to(states.device)
         if training is None:
-            return head.loss(
-                states, Targets(words[:, None], words.new_ones(len(words), 1)), side, negatives
-            ), None
-        own = contexts.own[side]
-        compared = dict(enumerate(own)) if training.settings.grouped else {side: own[side]}
-        targets = training.targets(compared, words, languages.to(states.device))
-        kinds = torch.cat([states.detach(), own[side]], dim=1).float()
-        selected = kinds, torch.stack([words, targets.classes[:, 0], torch.ones_like(words)], dim=1)
+            targets = Targets(words[:, None], words.new_ones(len(words), 1))
+            return head.loss(states, targets, side, negatives), None
+        # A word is predicted from the state before it, h_{k−1}, but the states of the word itself,
+        # h_k, select its sense (§3.1).
+        word_states = contexts.own[side]
+        if training.settings.grouped:
+            selecting = dict(enumerate(word_states))  # both directions select the same sense
+        else:
+            selecting = {side: word_states[side]}
+        targets = training.targets(selecting, words, languages.to(states.device))
+        selected = Selected(
+            torch.cat([states.detach(), word_states[side]], dim=1).float(),
+            torch.stack([words, targets.classes[:, 0], torch.ones_like(words)], dim=1),
+        )
         return head.loss(states, targets, side, negatives), selected
 
 
 def _dropout(
-    share: float, rng: np.random.Generator, device: torch.device
+    probability: float, rng: np.random.Generator, device: torch.device
 ) -> Callable[[Tensor], Tensor]:
     """Return a dropout function with its own random generator, so that a resumed run draws the same
     masks.
     """
     generator = torch.Generator(device).manual_seed(int(rng.integers(1 << 62)))
-    keep = 1 - share
-    return lambda x: (
-        x * torch.empty_like(x).bernoulli_(keep, generator=generator).div_(keep) if share else x
-    )
+    keep = 1 - probability
+
+    def drop(x: Tensor) -> Tensor:
+        if not probability:
+            return x
+        mask = torch.empty_like(x).bernoulli_(keep, generator=generator)
+        return x * mask.div_(keep)
+
+    return drop
 
 
 # -- the model
@@ -280,15 +316,13 @@ def _dropout(
 class Contexts(NamedTuple):
     """Hidden states of both directions, from which the words are predicted."""
 
-    states: tuple[
-        Tensor, Tensor
-    ]  # forward states of all words except the last of each text; backward states of all words except the first; `[n, dim]`
-    following: tuple[
-        np.ndarray, np.ndarray
-    ]  # index of the word that each state predicts, int64 `[n]`
-    own: tuple[
-        tuple[Tensor, Tensor], tuple[Tensor, Tensor]
-    ]  # detached forward and backward states of predicted words
+    # forward states of all words except the last of each text, and backward states of all words
+    # except the first, `[n, dim]`
+    states: tuple[Tensor, Tensor]
+    # index of the word that each state predicts, int64 `[n]`
+    following: tuple[np.ndarray, np.ndarray]
+    # for each direction of prediction: detached forward and backward states of predicted words
+    own: tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class WordModel(nn.Module):
@@ -311,9 +345,8 @@ class WordModel(nn.Module):
         length]`.
         """
         length = self.network.words.max_characters
-        unknown = np.ones(
-            (1, length), dtype=np.int16
-        )  # unused: out-of-vocabulary words also have character ids
+        # The row of `UNKNOWN` is not used, because out-of-vocabulary words also have character ids.
+        unknown = np.ones((1, length), dtype=np.int16)
         return np.concatenate([sentence_ends(length), unknown, character_rows(word_types, length)])
 
     def contexts(
@@ -331,24 +364,31 @@ class WordModel(nn.Module):
             ids: word-type index of each word in the concatenated texts, `[N]`.
             lengths: number of words in each text, int64 `[n_texts]`; at least 2.
         """
+
+        def on_device(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(self.device)
+
+        # The character CNN reads each word type once.
         types, place = np.unique(ids, return_inverse=True)
-        words = self.network.words(torch.from_numpy(rows[types]).to(self.device))
+        words = self.network.words(on_device(rows[types]))
         ragged = Ragged(lengths)
-        left, right = self.network.read(
-            words[torch.from_numpy(place).to(self.device)], ragged, drop=drop
-        )
-        inner = np.ones(len(ids), dtype=bool)
-        inner[ragged.offsets[:-1]] = False
-        not_first, not_last = np.flatnonzero(inner), np.flatnonzero(np.roll(inner, -1))
+        left_layers, right_layers = self.network.read(words[on_device(place)], ragged, drop=drop)
+        left, right = left_layers[-1], right_layers[-1]  # [N, dim]
+        # The forward direction predicts all words but the first of each text from the state before,
+        # and the backward direction all words but the last from the state after.
+        is_inner = np.ones(len(ids), dtype=bool)
+        is_inner[ragged.offsets[:-1]] = False
+        not_first, not_last = np.flatnonzero(is_inner), np.flatnonzero(np.roll(is_inner, -1))
         numbers = np.where(ids < len(self.vocabulary), ids, UNKNOWN).astype(np.int64)
-        after, before = (
-            torch.from_numpy(places).to(self.device) for places in (not_first, not_last)
+        after, before = on_device(not_first), on_device(not_last)
+        return Contexts(
+            states=(left[before], right[after]),
+            following=(numbers[not_first], numbers[not_last]),
+            own=(
+                (left.detach()[after], right.detach()[after]),
+                (left.detach()[before], right.detach()[before]),
+            ),
         )
-        own = [
-            (left[-1].detach()[places], right[-1].detach()[places]) for places in (after, before)
-        ]
-        following = numbers[not_first], numbers[not_last]
-        return Contexts((left[-1][before], right[-1][after]), following, (own[0], own[1]))
 
     @torch.inference_mode()
     def negative_log_likelihood(
@@ -362,29 +402,24 @@ class WordModel(nn.Module):
             SettingError: the text has no words.
         """
         text = WordText.seen_by(self.vocabulary, sentences, lower=self.lower)
-        rows, (blocks,) = self.rows(text.word_types), text.blocks.values()
+        rows, blocks = self.rows(text.word_types), text.blocks[""]
         if not len(blocks):
             raise SettingError("the text has no words, so its perplexity cannot be measured")
-        frequency, training = -np.log(self.vocabulary.unigram()), self.training
+        unigram_losses, training = -np.log(self.vocabulary.unigram()), self.training
         sums = np.zeros((len(blocks), 5))
         self.eval()
         for numbers in token_batches(blocks.lengths, budget):
-            states, following, _ = self.contexts(
-                rows, blocks.rows(numbers), blocks.lengths[numbers]
-            )
+            lengths = blocks.lengths[numbers]
+            states, following, _ = self.contexts(rows, blocks.rows(numbers), lengths)
             losses = np.zeros((len(following[0]), 5))
             for side in (0, 1):
                 words = torch.from_numpy(following[side]).to(self.device)
-                losses[:, side] = (
-                    self.head.negative_log_likelihood(states[side], words, side)
-                    .double()
-                    .cpu()
-                    .numpy()
-                )
-                losses[:, 2] += frequency[following[side]] / 2
+                loss = self.head.negative_log_likelihood(states[side], words, side)
+                losses[:, side] = loss.double().cpu().numpy()
+                # Both directions predict the same words, except for the boundary tokens.
+                losses[:, 2] += unigram_losses[following[side]] / 2
             losses[:, 3], losses[:, 4] = 1, following[0] == UNKNOWN
-            predictions = blocks.lengths[numbers] - 1
-            sums[numbers] = np.add.reduceat(losses, offsets_of(predictions)[:-1])
+            sums[numbers] = np.add.reduceat(losses, offsets_of(lengths - 1)[:-1])
         self.train(training)
         return sums
 

@@ -19,9 +19,11 @@ _AXES = 24
 _LOG_ODDS = 0.3  # a word is divided into senses if the classifier's log-odds exceed this threshold
 # number of two-sense training examples for the classifier; each pools the vectors of two words
 _POOLS = 500
-_NEAREST = 10  # the mean cosine with this many nearest words measures the density around a vector
+# number of nearest words; their mean cosine measures the density around a vector
+_NEAREST = 10
 _SHARE = 0.1  # minimum fraction of a word's vectors in each of two clusters
 _STARTS = 8  # number of initialisations of k-means
+_ITERATIONS = 50  # maximum number of iterations of k-means
 
 
 def split_words(
@@ -45,45 +47,89 @@ def split_words(
     Returns:
         for each word, the sense of each vector, int64 `[n_i]`; sense 0 has the most vectors.
     """
-    sizes, limits = np.array([len(x) for x in vectors]), np.broadcast_to(max_senses, len(vectors))
+    limits = np.broadcast_to(max_senses, len(vectors))
     mean, axes = discriminant_axes(vectors)
     words = [unit_rows((x - mean) @ axes).astype(np.float64) for x in vectors]
     centres = unit_rows(np.stack([x.mean(0) for x in words])).astype(np.float64)
     rng = np.random.default_rng([seed, len(words)])
-    single = [
-        properties(x, bisect(x, rng), np.delete(centres, k, axis=0)) for k, x in enumerate(words)
-    ]
-    single, pooled = [found for found in single if found is not None], list[np.ndarray]()
+    classifier = _train_classifier(words, centres, rng)
+    if classifier is None:
+        return [np.zeros(len(x), dtype=np.int64) for x in words]
+    labels = []
+    for k, x in enumerate(words):
+        others = np.delete(centres, k, axis=0)
+        labels.append(_divide(x, others, int(limits[k]), classifier, rng))
+    return labels
+
+
+def _train_classifier(
+    words: Sequence[np.ndarray], centres: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, float] | None:
+    """Train a logistic regression that distinguishes pools of two words from single words.
+
+    Args:
+        words: L2-normalised vectors `[n_i, dim]` of each word.
+        centres: L2-normalised centroids of the words, `[n_words, dim]`.
+
+    Returns:
+        the weights, `[5]`, and the bias; None if no single word or no pool has two clusters that
+        are large enough.
+    """
+    sizes = np.array([len(x) for x in words])
+    single, pooled = [], []
+    for k, x in enumerate(words):
+        features = properties(x, bisect(x, rng), np.delete(centres, k, axis=0))
+        if features is not None:
+            single.append(features)
+    # A pool with a cluster that is too small is no example, so more pools are tried than needed.
     for _ in range(4 * _POOLS):
-        first, second = _pool(sizes, rng)
-        x = np.concatenate([words[k][rows] for k, rows in (first, second)])
-        found = properties(x, bisect(x, rng), np.delete(centres, [first[0], second[0]], axis=0))
-        pooled += [] if found is None else [found]
+        (first, first_rows), (second, second_rows) = _pool(sizes, rng)
+        x = np.concatenate([words[first][first_rows], words[second][second_rows]])
+        features = properties(x, bisect(x, rng), np.delete(centres, [first, second], axis=0))
+        if features is not None:
+            pooled.append(features)
         if len(pooled) == _POOLS:
             break
     if not single or not pooled:
-        return [np.zeros(n, dtype=np.int64) for n in sizes]
-    weights, bias = balanced_logistic(
-        np.stack(single + pooled), np.arange(len(single) + len(pooled)) >= len(single)
-    )
-    labels = []
-    for k, x in enumerate(words):
-        others, parts, done = np.delete(centres, k, axis=0), [np.arange(len(x))], 0
-        while done < len(parts):
-            rows = parts[done]
-            halves = (
-                bisect(x[rows], rng)
-                if len(parts) < limits[k] and len(rows) >= MIN_VECTORS
-                else None
-            )
-            found = None if halves is None else properties(x[rows], halves, others)
-            if found is None or found @ weights + bias <= _LOG_ODDS:
-                done += 1
-            else:
-                parts[done : done + 1] = [rows[halves == 0], rows[halves == 1]]
-        labels.append(np.zeros(len(x), dtype=np.int64))
-        for sense, rows in enumerate(sorted(parts, key=len, reverse=True)):
-            labels[-1][rows] = sense
+        return None
+    is_pool = np.arange(len(single) + len(pooled)) >= len(single)
+    return balanced_logistic(np.stack(single + pooled), is_pool)
+
+
+def _divide(
+    x: np.ndarray,
+    others: np.ndarray,
+    max_senses: int,
+    classifier: tuple[np.ndarray, float],
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Divide the vectors of a word by 2-means as long as the log-odds exceed the threshold.
+
+    Args:
+        x: L2-normalised vectors `[n, dim]`.
+        others: L2-normalised centroids of other words, `[n_words, dim]`.
+        classifier: weights and bias, see `_train_classifier`.
+
+    Returns:
+        the sense of each vector, int64 `[n]`; sense 0 has the most vectors.
+    """
+    weights, bias = classifier
+    parts = [np.arange(len(x))]  # indices of the vectors of each sense
+    n_final = 0  # the first parts, which are not divided further
+    while n_final < len(parts):
+        rows = parts[n_final]
+        if len(parts) >= max_senses or len(rows) < MIN_VECTORS:
+            n_final += 1
+            continue
+        halves = bisect(x[rows], rng)
+        features = properties(x[rows], halves, others)
+        if features is None or features @ weights + bias <= _LOG_ODDS:
+            n_final += 1
+        else:
+            parts[n_final : n_final + 1] = [rows[halves == 0], rows[halves == 1]]
+    labels = np.zeros(len(x), dtype=np.int64)
+    for sense, rows in enumerate(sorted(parts, key=len, reverse=True)):
+        labels[rows] = sense
     return labels
 
 
@@ -106,14 +152,17 @@ def discriminant_axes(
         variance within words.
     """
     means = np.stack([x.mean(axis=0, dtype=np.float64) for x in vectors])
-    inside = np.mean(
-        [(x - mean).T @ (x - mean) / len(x) for x, mean in zip(vectors, means, strict=True)], axis=0
-    )
-    dim = len(inside)
-    inside = (1 - ridge) * inside + (ridge * np.trace(inside) / dim + 1e-30) * np.eye(dim)
+    covariances = []
+    for x, mean in zip(vectors, means, strict=True):
+        covariances.append((x - mean).T @ (x - mean) / len(x))
+    within = np.mean(covariances, axis=0)
+    dim = len(within)
+    within = (1 - ridge) * within + (ridge * np.trace(within) / dim + 1e-30) * np.eye(dim)
     centre = means.mean(0)
     between = (means - centre).T @ (means - centre) / len(means)
-    return centre, eigh(between, inside)[1][:, ::-1][:, :k]
+    # Eigenvectors of between · a = λ within · a, which `eigh` sorts by ascending λ.
+    _, axes = eigh(between, within)
+    return centre, axes[:, ::-1][:, :k]
 
 
 def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndarray | None:
@@ -133,10 +182,12 @@ def properties(x: np.ndarray, halves: np.ndarray, others: np.ndarray) -> np.ndar
     if np.bincount(halves, minlength=2).min() < max(2.0, _SHARE * len(x)):
         return None
     means = np.stack([x[halves == 0].mean(0), x[halves == 1].mean(0), x.mean(0)])
-    inside = ((x - means[halves]) ** 2).sum() / max(((x - means[2]) ** 2).sum(), 1e-30)
+    variance = max(((x - means[2]) ** 2).sum(), 1e-30)
+    within = ((x - means[halves]) ** 2).sum() / variance
     units = unit_rows(means).astype(np.float64)
+    # mean cosine of each of the three centroids with its nearest words
     near = np.sort(units @ others.T, axis=1)[:, -_NEAREST:].mean(1)
-    return np.array([units[0] @ units[1], near[:2].mean(), near[2], inside, np.log(len(x))])
+    return np.array([units[0] @ units[1], near[:2].mean(), near[2], within, np.log(len(x))])
 
 
 def _pool(sizes: np.ndarray, rng: np.random.Generator) -> list[tuple[int, np.ndarray]]:
@@ -150,17 +201,15 @@ def _pool(sizes: np.ndarray, rng: np.random.Generator) -> list[tuple[int, np.nda
         for each of the two words, its index and the indices of its sampled vectors, int64 `[m]`.
     """
     n = int(rng.choice(sizes))
-    first = round(n * rng.uniform(0.25, 0.75))
-    chosen: list[tuple[int, np.ndarray]] = []
-    for m in (first, n - first):
+    n_first = round(n * rng.uniform(0.25, 0.75))
+    samples: list[tuple[int, np.ndarray]] = []
+    for m in (n_first, n - n_first):
         possible = np.flatnonzero(sizes >= m)
-        word = int(
-            rng.choice(
-                possible[possible != chosen[0][0]] if chosen and len(possible) > 1 else possible
-            )
-        )
-        chosen.append((word, rng.permutation(sizes[word])[:m]))
-    return chosen
+        if samples and len(possible) > 1:  # prefer another word than the first
+            possible = possible[possible != samples[0][0]]
+        word = int(rng.choice(possible))
+        samples.append((word, rng.permutation(sizes[word])[:m]))
+    return samples
 
 
 def balanced_logistic(
@@ -179,17 +228,20 @@ def balanced_logistic(
     """
     mean, deviation = x.mean(0), x.std(0)
     deviation[deviation < 1e-9] = 1.0  # constant columns are not scaled
-    z, weight = (x - mean) / deviation, len(y) / (2.0 * np.where(y, y.sum(), (~y).sum()))
+    z = (x - mean) / deviation
+    weight = len(y) / (2.0 * np.where(y, y.sum(), (~y).sum()))
 
-    def loss(given: np.ndarray) -> tuple[float, np.ndarray]:
-        scores = z @ given[:-1] + given[-1]
+    def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return the penalised negative log-likelihood and its gradient."""
+        coefficients, bias = parameters[:-1], parameters[-1]
+        scores = z @ coefficients + bias
+        likelihood = (weight * np.logaddexp(0, np.where(y, -scores, scores))).sum()
         slope = weight * (expit(scores) - y)
-        value = (weight * np.logaddexp(0, np.where(y, -scores, scores))).sum() + ridge * given[
-            :-1
-        ] @ given[:-1] / 2
-        return value, np.append(z.T @ slope + ridge * given[:-1], slope.sum())
+        gradient = np.append(z.T @ slope + ridge * coefficients, slope.sum())
+        return likelihood + ridge * coefficients @ coefficients / 2, gradient
 
     fitted = minimize(loss, np.zeros(z.shape[1] + 1), jac=True).x
+    # Undo the standardisation: z · a + b = x · (a / deviation) + b − a · (mean / deviation).
     return fitted[:-1] / deviation, float(fitted[-1] - fitted[:-1] @ (mean / deviation))
 
 
@@ -199,25 +251,25 @@ def bisect(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     Vassilvitskii 2007) is returned."""
     gram = x @ x.T
     squares = np.diag(gram)
-    squared = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)
+    distances = np.maximum(squares[:, None] + squares - 2 * gram, 0.0)  # squared, [n, n]
+    # k-means++: draw the second centre with a probability ∝ the squared distance from the first.
     first = rng.integers(len(x), size=_STARTS)
-    sums = np.cumsum(squared[first] + 1e-12, axis=1)
-    draws = rng.random(_STARTS) * sums[:, -1]
-    second = np.minimum((sums < draws[:, None]).sum(axis=1), len(x) - 1)
-    labels = squared[np.stack([first, second], axis=1)].argmin(axis=1)  # [_STARTS, n]
+    cumulative = np.cumsum(distances[first] + 1e-12, axis=1)
+    draws = rng.random(_STARTS) * cumulative[:, -1]
+    second = np.minimum((cumulative < draws[:, None]).sum(axis=1), len(x) - 1)
+    labels = distances[np.stack([first, second], axis=1)].argmin(axis=1)  # [_STARTS, n]
     cost = np.zeros(_STARTS)
-    for _ in range(50):
-        inside = (labels[:, :, None] == np.arange(2)).astype(np.float64)
-        sizes = inside.sum(axis=1)
-        cross = (
-            gram @ inside / np.maximum(sizes, 1.0)[:, None]
-        )  # inner product of each vector with each centroid
-        centres = (inside * cross).sum(axis=1) / np.maximum(
-            sizes, 1.0
-        )  # squared norm of each centroid
-        gap = np.where(sizes[:, None] > 0, centres[:, None] - 2 * cross, np.inf)
-        new, cost = gap.argmin(axis=2), gap.min(axis=2).sum(axis=1)
-        if (new == labels).all():
+    for _ in range(_ITERATIONS):
+        members = (labels[:, :, None] == np.arange(2)).astype(np.float64)  # [_STARTS, n, 2]
+        sizes = members.sum(axis=1)
+        # The Gram matrix gives all products with the centroids, without computing the centroids:
+        # inner product of each vector with each centroid, and squared norm of each centroid.
+        products = gram @ members / np.maximum(sizes, 1.0)[:, None]
+        norms = (members * products).sum(axis=1) / np.maximum(sizes, 1.0)
+        # ‖x − c‖² − ‖x‖²; an empty cluster attracts no vector
+        gap = np.where(sizes[:, None] > 0, norms[:, None] - 2 * products, np.inf)
+        nearest, cost = gap.argmin(axis=2), gap.min(axis=2).sum(axis=1)
+        if (nearest == labels).all():
             break
-        labels = new
+        labels = nearest
     return labels[cost.argmin()]

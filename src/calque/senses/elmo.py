@@ -31,20 +31,13 @@ from calque.storage import json_text, read_json_object, whole
 from calque.text import Sentence, number_words
 from calque.vectors import Embeddings
 
-# : ids of special characters, which follow the 256 bytes; the ids in the network's input are higher
-# by one
+#: ids of special characters, which follow the 256 bytes; the ids in the network's input are higher
+#: by one
 SENTENCE_BEGIN, SENTENCE_END, WORD_BEGIN, WORD_END, PADDING = 256, 257, 258, 259, 260
 N_CHARACTERS = 261
 CHUNK = 256  # number of word types in a batch of the CNN
-_FILTERS = (
-    (1, 32),
-    (2, 32),
-    (3, 64),
-    (4, 128),
-    (5, 256),
-    (6, 512),
-    (7, 1024),
-)  # from the paper, for 512 dimensions
+# (width, number) of the filters in the paper, for 512 dimensions
+_FILTERS = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
 #: ids of the sentence boundary tokens among the word types
 BEGIN, END = 0, 1
 _MIXED = -1  # layer number that stands for the mixture of layers in `extract`
@@ -75,7 +68,8 @@ def elmo_options(
         activation: activation function of the filters, relu or tanh.
         clip: maximum absolute value of the cell states and of the projected hidden states.
     """
-    filters = filters or tuple((width, max(1, n * dim // 512)) for width, n in _FILTERS)
+    if not filters:
+        filters = tuple((width, max(1, n * dim // 512)) for width, n in _FILTERS)
     return {
         "lstm": {
             "use_skip_connections": True,
@@ -125,17 +119,19 @@ def projected_lstm(
     Returns:
         the states h of all words, `[n_words, size]`, in time-major order.
     """
-    (cell, size), (n_words, dim) = projection.shape, x.shape
+    cell, size = projection.shape
+    n_words, dim = x.shape
     if not n_words:
         return x.new_zeros(0, size)
     max_c, max_h = float(cell_clip or math.inf), float(state_clip or math.inf)
     # Multiply all inputs by the kernel at once; each step then adds only the product with the
     # previous state.
-    given, recurrent = torch.addmm(bias, x, kernel[:dim]).split(list(sizes)), kernel[dim:]
-    h, c, states = x.new_zeros(sizes[0], size), x.new_zeros(sizes[0], cell), []
-    for block in given:
-        running = len(block)
-        i, j, f, o = torch.addmm(block, h[:running], recurrent).chunk(4, dim=1)
+    products, recurrent = torch.addmm(bias, x, kernel[:dim]).split(list(sizes)), kernel[dim:]
+    h, c = x.new_zeros(sizes[0], size), x.new_zeros(sizes[0], cell)
+    states = []
+    for step in products:
+        running = len(step)  # the longest sentences come first, so the others have ended
+        i, j, f, o = torch.addmm(step, h[:running], recurrent).chunk(4, dim=1)
         c = ((f + 1).sigmoid() * c[:running] + i.sigmoid() * j.tanh()).clamp(-max_c, max_c)
         h = ((o.sigmoid() * c.tanh()) @ projection).clamp(-max_h, max_h)
         states.append(h)
@@ -154,9 +150,8 @@ class Reader(nn.Module):
         self.projection = nn.Parameter(torch.empty(cell, size).uniform_(-bound, bound))
 
 
-MOST_LAYERS = (
-    100  # a larger number in a file is an error, and building so many layers would take forever
-)
+# a larger number in a file is an error, and building so many layers would take forever
+MOST_LAYERS = 100
 
 
 class CharacterCNN(nn.Module):
@@ -176,44 +171,45 @@ class CharacterCNN(nn.Module):
 
     def __init__(self, options: Mapping[str, Any], dim: int, rows: int = N_CHARACTERS):
         super().__init__()
-        self.max_characters: Any = options.get("max_characters_per_token")
+        self.max_characters: int = options.get("max_characters_per_token")  # type: ignore[assignment]
         self.activation = options.get("activation", "relu")
         check_number("max_characters_per_token", self.max_characters, least=3, whole=True)
         if self.activation not in ("relu", "tanh"):
             raise SettingError(f"char_cnn.activation must be relu or tanh, got {self.activation!r}")
         try:
             self.filters = [(int(width), int(n)) for width, n in options["filters"]]
-            size, highway = int(options["embedding"]["dim"]), options.get("n_highway", 0)
-            total, self._widest = (
-                sum(n for _, n in self.filters),
-                max(width for width, _ in self.filters),
-            )
+            character_dim, n_highway = int(options["embedding"]["dim"]), options.get("n_highway", 0)
+            total = sum(n for _, n in self.filters)
+            self._widest = max(width for width, _ in self.filters)
         except (KeyError, TypeError, ValueError) as error:
             raise SettingError(
                 f"char_cnn must have filters [[width, n], …] and embedding.dim ({error})"
             ) from error
-        check_number("n_highway", highway, least=0, most=MOST_LAYERS, whole=True)
+        check_number("n_highway", n_highway, least=0, most=MOST_LAYERS, whole=True)
         check_number(
             "the number of filters", len(self.filters), least=1, most=MOST_LAYERS, whole=True
         )
-        if min(size, *map(min, self.filters)) < 1 or self._widest > self.max_characters:
+        smallest = min(character_dim, *(min(width, n) for width, n in self.filters))
+        if smallest < 1 or self._widest > self.max_characters:
             raise SettingError(
                 f"char_cnn: filters must have widths of 1 to {self.max_characters}, and all sizes "
                 "must be positive"
             )
-        self.characters = nn.Parameter(torch.empty(rows, size).uniform_(-1, 1))
-        self.kernels = nn.ParameterList(torch.empty(width * size, n) for width, n in self.filters)
-        for kernel in self.kernels:
-            kernel.data.uniform_(-0.05, 0.05) if self.activation == "relu" else kernel.data.normal_(
-                0, len(kernel) ** -0.5
-            )
-        self.biases = nn.ParameterList(torch.zeros(n) for _, n in self.filters)
-        self.carry, self.transform = (
-            nn.ParameterList(torch.randn(total, total) / total**0.5 for _ in range(highway))
-            for _ in range(2)
+        self.characters = nn.Parameter(torch.empty(rows, character_dim).uniform_(-1, 1))
+        self.kernels = nn.ParameterList(
+            torch.empty(width * character_dim, n) for width, n in self.filters
         )
-        self.carry_bias = nn.ParameterList(torch.full((total,), -2.0) for _ in range(highway))
-        self.transform_bias = nn.ParameterList(torch.zeros(total) for _ in range(highway))
+        for kernel in self.kernels:
+            if self.activation == "relu":
+                nn.init.uniform_(kernel, -0.05, 0.05)
+            else:
+                nn.init.normal_(kernel, 0, len(kernel) ** -0.5)
+        self.biases = nn.ParameterList(torch.zeros(n) for _, n in self.filters)
+        # highway layers: gates g = σ(x C + d), and values relu(x W + b)
+        self.carry = _square_matrices(n_highway, total)
+        self.transform = _square_matrices(n_highway, total)
+        self.carry_bias = nn.ParameterList(torch.full((total,), -2.0) for _ in range(n_highway))
+        self.transform_bias = nn.ParameterList(torch.zeros(total) for _ in range(n_highway))
         self.projection = nn.Parameter(torch.randn(total, dim) / total**0.5)
         self.projection_bias = nn.Parameter(torch.zeros(dim))
 
@@ -224,11 +220,10 @@ class CharacterCNN(nn.Module):
         if not len(ids):
             return self.projection.new_zeros(0, self.projection.shape[1])
         inside = ids != PADDING + 1
-        lengths = torch.where(inside, torch.arange(1, ids.shape[1] + 1, device=ids.device), 0).amax(
-            1
-        )
-        order = lengths.argsort(stable=True)
-        table = F.pad(self.characters, (0, 0, 1, 0))
+        ends = torch.arange(1, ids.shape[1] + 1, device=ids.device)
+        lengths = torch.where(inside, ends, 0).amax(1)  # up to the last character
+        order = lengths.argsort(stable=True)  # chunks of words of similar length
+        table = F.pad(self.characters, (0, 0, 1, 0))  # id 0 is the mask
         chunks = []
         for rows in order.split(CHUNK):
             # All windows beyond the end of a word contain only padding, so one such window is
@@ -242,14 +237,20 @@ class CharacterCNN(nn.Module):
         pooled = []
         for (width, _), kernel, bias in zip(self.filters, self.kernels, self.biases, strict=True):
             windows = F.embedding(ids.unfold(1, width, 1), table).flatten(2)
+            # The bias is the same for all windows, so it can be added after max-pooling.
             pooled.append((windows @ kernel).amax(1) + bias)
         x = torch.cat(pooled, dim=1)
         x = x.relu() if self.activation == "relu" else x.tanh()
         gates = zip(self.carry, self.carry_bias, self.transform, self.transform_bias, strict=True)
         for carry, carry_bias, transform, transform_bias in gates:
             new = torch.addmm(transform_bias, x, transform).relu()
-            x = x + torch.addmm(carry_bias, x, carry).sigmoid() * (new - x)
+            gate = torch.addmm(carry_bias, x, carry).sigmoid()
+            x = x + gate * (new - x)
         return torch.addmm(self.projection_bias, x, self.projection)
+
+
+def _square_matrices(count: int, size: int) -> nn.ParameterList:
+    return nn.ParameterList(torch.randn(size, size) / size**0.5 for _ in range(count))
 
 
 class ElmoNetwork(nn.Module):
@@ -284,26 +285,24 @@ class ElmoNetwork(nn.Module):
                 "bidirectional must be true, because ELMo has layers in both directions"
             )
         lstm = options["lstm"]
-        self.size: Any = lstm.get("projection_dim")
-        self.cell: Any = lstm.get("dim")
-        self.n_layers: Any = lstm.get("n_layers", 1)
-        for name, value in (
-            ("projection_dim", self.size),
-            ("dim", self.cell),
-            ("n_layers", self.n_layers),
-        ):
-            most = MOST_LAYERS if name == "n_layers" else None
-            check_number(f"lstm.{name}", value, least=1, most=most, whole=True)
+        self.size: int = lstm.get("projection_dim")
+        self.cell: int = lstm.get("dim")
+        self.n_layers: int = lstm.get("n_layers", 1)
+        check_number("lstm.projection_dim", self.size, least=1, whole=True)
+        check_number("lstm.dim", self.cell, least=1, whole=True)
+        check_number("lstm.n_layers", self.n_layers, least=1, most=MOST_LAYERS, whole=True)
         self.skip = bool(lstm.get("use_skip_connections"))
         self.clips = {"cell_clip": lstm.get("cell_clip"), "state_clip": lstm.get("proj_clip")}
         for name, clip in self.clips.items():
             if clip is not None:
                 check_number(f"lstm.{name}", clip, least=0)
         self.words = CharacterCNN(options["char_cnn"], self.size, rows)
-        self.forwards, self.backwards = (
-            nn.ModuleList(Reader(self.size, self.size, self.cell) for _ in range(self.n_layers))
-            for _ in range(2)
-        )
+        self.forwards = self._readers()
+        self.backwards = self._readers()
+
+    def _readers(self) -> nn.ModuleList:
+        """Return the layers of one direction."""
+        return nn.ModuleList(Reader(self.size, self.size, self.cell) for _ in range(self.n_layers))
 
     def read(
         self,
@@ -323,24 +322,39 @@ class ElmoNetwork(nn.Module):
             drop: dropout function for the input of each layer and the output of the last layer.
         """
         depth = int(self.n_layers if depth is None else depth)
-        sides: list[list[Tensor]] = []
-        for readers, words in (
-            (self.forwards, ragged.from_left),
-            (self.backwards, ragged.from_right),
-        ):
-            rows = torch.from_numpy(words).to(x.device)
-            above, layers = x[rows], []
-            for number in range(depth):
-                reader: Any = readers[number]
-                given = drop(above)
-                above = projected_lstm(
-                    given, ragged.sizes, reader.kernel, reader.bias, reader.projection, **self.clips
-                )
-                if number and self.skip:
-                    above = above + given
-                layers.append(drop(above) if number == depth - 1 else above)
-            sides.append([torch.empty_like(layer).index_copy(0, rows, layer) for layer in layers])
-        return sides[0], sides[1]
+        left = self._read_one_way(x, self.forwards, ragged.from_left, ragged.sizes, depth, drop)
+        right = self._read_one_way(x, self.backwards, ragged.from_right, ragged.sizes, depth, drop)
+        return left, right
+
+    def _read_one_way(
+        self,
+        x: Tensor,
+        readers: nn.ModuleList,
+        order: np.ndarray,
+        sizes: Sequence[int],
+        depth: int,
+        drop: Callable[[Tensor], Tensor],
+    ) -> list[Tensor]:
+        """Return the outputs of the layers of one direction.
+
+        Args:
+            order: index of each word, in the time-major order of the direction, int64 `[n_words]`.
+            sizes: number of sentences with a word at each step.
+        """
+        rows = torch.from_numpy(order).to(x.device)
+        above, layers = x[rows], []
+        for number in range(depth):
+            reader: Reader = readers[number]  # type: ignore[assignment]
+            below = drop(above)
+            above = projected_lstm(
+                below, sizes, reader.kernel, reader.bias, reader.projection, **self.clips
+            )
+            if number and self.skip:
+                above = above + below
+            is_last = number == depth - 1
+            layers.append(drop(above) if is_last else above)
+        # from time-major order back to the order of the text
+        return [torch.empty_like(layer).index_copy(0, rows, layer) for layer in layers]
 
     def forward(self, x: Tensor, ragged: Ragged, *, depth: int | None = None) -> list[Tensor]:
         """Return layers 0 to `depth`, `[n_words, 2 * size]` each. Layer 0 contains the word vector
@@ -394,14 +408,9 @@ class ElmoEncoder(Encoder):
             raise SettingError(
                 f"mix must have one number for each layer from 0 to {self.n_layers}, got {len(mix)}"
             )
-        self.mix, self.scale = (
-            None if mix is None else [float(weight) for weight in mix],
-            float(scale),
-        )
-        self.precision, self.lower = (
-            check_precision(precision, ("highest", "high", "medium")),
-            lower,
-        )
+        self.mix = None if mix is None else [float(weight) for weight in mix]
+        self.scale, self.lower = float(scale), lower
+        self.precision = check_precision(precision, ("highest", "high", "medium"))
         self._chosen = self.layer_number(layer)
         self.layer = self._chosen if mix is None else None
         # Each step multiplies the states of a batch by weights too large for the CPU cache, so
@@ -409,12 +418,10 @@ class ElmoEncoder(Encoder):
         self.budget = 4096
 
     def __repr__(self) -> str:
-        what = (
-            f"layer {self._chosen} of {self.n_layers}"
-            if self.mix is None
-            else f"{self.n_layers + 1} layers mixed"
-        )
-        return f"{type(self).__name__}({self.name}, {what}, {self.dim}d)"
+        vectors = f"{self.n_layers + 1} layers mixed"
+        if self.mix is None:
+            vectors = f"layer {self._chosen} of {self.n_layers}"
+        return f"{type(self).__name__}({self.name}, {vectors}, {self.dim}d)"
 
     @property
     def device(self) -> torch.device:
@@ -459,19 +466,24 @@ class ElmoEncoder(Encoder):
         states `around` words after.
         """
         ids = batch.input_ids.reshape(-1)
-        x = words.table[ids if batch.inside is None else ids[batch.inside]]
+        if batch.inside is not None:  # leave out the padding
+            ids = ids[batch.inside]
+        x = words.table[ids]
+        ragged = Ragged(
+            batch.word_counts.cpu().numpy() + 2
+        )  # each sentence has two boundary tokens
         depth = self.n_layers if _MIXED in layers else max(layers)
-        outputs = dict(
-            enumerate(self.network(x, Ragged(batch.word_counts.cpu().numpy() + 2), depth=depth))
-        )
+        outputs = dict(enumerate(self.network(x, ragged, depth=depth)))
         if self.mix is not None and _MIXED in layers:
             weights = torch.tensor(self.mix, device=x.device).softmax(0)
-            outputs[_MIXED] = self.scale * torch.tensordot(
-                weights, torch.stack(list(outputs.values())), dims=1
-            )
+            stacked = torch.stack(list(outputs.values()))
+            outputs[_MIXED] = self.scale * torch.tensordot(weights, stacked, dims=1)  # Eq. 1
         half, before, after = self.dim // 2, batch.packed - around, batch.packed + around
-        halves = {k: (outputs[k][before, :half], outputs[k][after, half:]) for k in layers}
-        return check_finite({k: torch.cat(both, dim=1) for k, both in halves.items()}, self.name)
+        vectors = {}
+        for layer in layers:
+            output = outputs[layer]
+            vectors[layer] = torch.cat([output[before, :half], output[after, half:]], dim=1)
+        return check_finite(vectors, self.name)
 
     # -- identity and disk
     # -----------------------------------------------------------------------------------------
@@ -480,32 +492,30 @@ class ElmoEncoder(Encoder):
         """Hash of the weights, options, layer, mixture and lower-casing; the hash is computed at
         each access.
         """
-        network = self.network
-        shape = [
-            network.skip,
-            network.clips,
-            network.words.activation,
-            network.words.max_characters,
-        ]
+        network, words = self.network, self.network.words
+        shape = [network.skip, network.clips, words.activation, words.max_characters]
         # [False] stands for an option of older versions, so that fingerprints do not change.
         about = [self._chosen, self.mix, self.scale, [False], shape, weights_digest(network)]
-        about += [self.precision] if self.precision != "highest" else []
-        about += ["lower"] if self.lower else []
-        return hashlib.blake2b(
-            json_text(about, undefined="name", sort_keys=True).encode(), digest_size=16
-        ).hexdigest()
+        if self.precision != "highest":
+            about.append(self.precision)
+        if self.lower:
+            about.append("lower")
+        text = json_text(about, undefined="name", sort_keys=True)
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def save(self, folder: str | PathLike[str]) -> None:
         """Write `options.json` and `weights.hdf5` in AllenNLP's format, and `calque.json`."""
         with saving(folder, self) as path:
             write_network(self.network, path)
-            about = {
+            about: dict[str, Any] = {
                 "layer": self._chosen,
                 "mix": self.mix,
                 "scale": self.scale,
                 "precision": self.precision,
             }
-            write_about(path, "elmo", about | ({"lower": True} if self.lower else {}))
+            if self.lower:
+                about["lower"] = True
+            write_about(path, "elmo", about)
 
     @classmethod
     def open(
@@ -532,26 +542,24 @@ class ElmoEncoder(Encoder):
             SettingError: an option does not apply to ELMo.
         """
         path = Path(folder)
-        given = {**options, **({} if dtype in (None, "auto") else {"dtype": dtype})}
-        for option in ("pooling", "max_length", "attention", "dtype"):
-            if option in given:
-                raise SettingError(f"{option} does not apply to ELMo ({path})")
+        refused = [name for name in ("pooling", "max_length", "attention") if name in options]
+        if dtype not in (None, "auto"):
+            refused.append("dtype")
+        if refused:
+            raise SettingError(f"{refused[0]} does not apply to ELMo ({path})")
         pair = file_pair(path)
         if pair is None:
             raise InputError(
                 "this is not an ELMo model; expected options.json and weights.hdf5", path=path
             )
         about = read_about(path) if about is None else about
-        recorded = {
-            name: about[name]
-            for name in ("layer", "mix", "scale", "precision", "lower")
-            if name in about
-        }
-        where = path.resolve()
-        name = where.name if path.is_dir() else where.stem
-        return cls(
-            read_network(*pair).to(usable_device(device)), **{"name": name, **recorded, **options}
-        )
+        resolved = path.resolve()
+        arguments: dict[str, Any] = {"name": resolved.name if path.is_dir() else resolved.stem}
+        for name in ("layer", "mix", "scale", "precision", "lower"):
+            if name in about:
+                arguments[name] = about[name]
+        network = read_network(*pair).to(usable_device(device))
+        return cls(network, **{**arguments, **options})
 
 
 # -- words as sequences of characters
@@ -565,7 +573,7 @@ def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
     cannot encode, are dropped.
     """
     encoded = [word.encode("utf-8", "ignore")[: length - 2] for word in words]
-    sizes = np.fromiter(map(len, encoded), dtype=np.int64, count=len(encoded))
+    sizes = np.array([len(characters) for characters in encoded], dtype=np.int64)
     rows = np.full((len(encoded), length), PADDING + 1, dtype=np.int16)
     rows[:, 0] = WORD_BEGIN + 1
     places = ranges(np.arange(len(encoded)) * length + 1, sizes)
@@ -597,13 +605,16 @@ class WordTypes:
         """Compute `table` for a window, and return its sentences as word-type ids between `BEGIN`
         and `END`.
         """
-        forms, numbers, offsets = number_words(sentences)
-        forms = [form.lower() for form in forms] if self._lower else forms
+        word_types, numbers, offsets = number_words(sentences)
+        if self._lower:
+            word_types = [word.lower() for word in word_types]
         length = self._network.max_characters
-        rows = np.concatenate([sentence_ends(length), character_rows(forms, length)])
+        rows = np.concatenate([sentence_ends(length), character_rows(word_types, length)])
         with torch.no_grad():
             self.table = self._network(torch.from_numpy(rows).to(self._network.projection.device))
-        ids, offsets_with_ends, lengths = *with_ends(numbers + 2, offsets), np.diff(offsets)
+        # The first two rows of the table belong to `BEGIN` and `END`.
+        ids, offsets_with_ends = with_ends(numbers + 2, offsets)
+        lengths = np.diff(offsets)
         starts = (ranges(np.zeros_like(lengths), lengths) + 1).astype(np.int32)
         return SplitSentences(
             ids, offsets_with_ends, offsets, starts, np.ones_like(starts), pad_id=END
@@ -623,6 +634,10 @@ def with_ends(numbers: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
 
 # -- the two files
 # --------------------------------------------------------------------------------------------------
+# errors that h5py raises for a corrupt file
+_H5PY_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)
+
+
 def read_network(options: Path, weights: Path) -> ElmoNetwork:
     """Read a float32 network from its options file and its weights file.
 
@@ -635,57 +650,49 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
     try:
         with h5py.File(weights, "r") as file:
             rows = len(_dataset(file, "char_embed", weights))
-            with torch.device(
-                "meta"
-            ):  # do not initialise weights, and do not change the random state
+            # Do not initialise weights, and do not change the random state.
+            with torch.device("meta"):
                 network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
             # In the options used for training, `n_characters` does not include the mask.
-            named = settings["char_cnn"].get("n_characters", rows)
-            if rows < N_CHARACTERS or named not in (rows, rows + 1):
-                fact = (
+            n_characters = settings["char_cnn"].get("n_characters", rows)
+            if rows < N_CHARACTERS or n_characters not in (rows, rows + 1):
+                raise InputError(
                     f"char_embed must have 261 rows and n_characters be 261 or 262, got {rows} and "
-                    f"{named}"
+                    f"{n_characters}",
+                    path=weights,
                 )
-                raise InputError(fact, path=weights)
-            for key, _, shape in _layout(
-                network
-            ):  # before memory is allocated, because the sizes may be wrong
-                if (found := _dataset(file, key, weights).shape) != shape:
-                    fact = f"{key} must have shape {shape} according to {options.name}, got {found}"
-                    raise InputError(fact, path=weights)
+            # Check all shapes before memory is allocated, because the sizes may be wrong.
+            for key, _, expected in _layout(network):
+                shape = _dataset(file, key, weights).shape
+                if shape != expected:
+                    raise InputError(
+                        f"{key} must have shape {expected} according to {options.name}, got {shape}",
+                        path=weights,
+                    )
             network.to_empty(device="cpu")
             for key, parameter, _ in _layout(network):
-                parameter.data.copy_(
-                    torch.from_numpy(_array(file, key, weights)).view(parameter.shape)
-                )
+                values = torch.from_numpy(_array(file, key, weights))
+                parameter.data.copy_(values.view(parameter.shape))
             return network
     except SettingError as error:
         raise InputError(str(error), path=options) from error
-    except (
-        OSError,
-        RuntimeError,
-        ValueError,
-        KeyError,
-        TypeError,
-        OverflowError,
-    ) as error:  # h5py raises all of these
-        is_missing = isinstance(error, FileNotFoundError)
-        what = (
-            f"no such file{similar_path(weights)}" if is_missing else f"not an HDF5 file ({error})"
-        )
-        raise InputError(f"{what}; expected the weights of an ELMo model", path=weights) from error
+    except FileNotFoundError as error:
+        fact = f"no such file{similar_path(weights)}"
+        raise InputError(f"{fact}; expected the weights of an ELMo model", path=weights) from error
+    except _H5PY_ERRORS as error:
+        fact = f"not an HDF5 file ({error})"
+        raise InputError(f"{fact}; expected the weights of an ELMo model", path=weights) from error
 
 
 def _dataset(file: Any, key: str, path: Path) -> Any:
     """Return an array of a file without reading its values."""
     dataset = file.get(key)
-    if (
-        dataset is None
-        or not hasattr(dataset, "dtype")
-        or dataset.dtype.kind != "f"
-        or not dataset.shape
-    ):
-        fact = "is missing" if dataset is None else "is not an array of floating-point numbers"
+    fact = None
+    if dataset is None:
+        fact = "is missing"
+    elif not hasattr(dataset, "dtype") or dataset.dtype.kind != "f" or not dataset.shape:
+        fact = "is not an array of floating-point numbers"
+    if fact is not None:
         raise InputError(f"{key} {fact}, expected the weights of a character-based ELMo", path=path)
     return dataset
 
@@ -699,9 +706,8 @@ def write_network(network: ElmoNetwork, folder: Path) -> None:
     """Write `options.json`, and `weights.hdf5` with float32 weights."""
     h5py = h5py_module()
     folder.mkdir(parents=True, exist_ok=True)
-    buffer = (
-        io.BytesIO()
-    )  # HDF5 can crash if it fails to write to the disk, so the file is first built in memory
+    # HDF5 can crash if it fails to write to the disk, so the file is first built in memory.
+    buffer = io.BytesIO()
     with h5py.File(buffer, "w") as file:
         for key, parameter, shape in _layout(network):
             file[key] = parameter.detach().to("cpu", torch.float32).numpy().reshape(shape)
@@ -717,27 +723,27 @@ def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]
     layouts are the same.
     """
     words = network.words
-    dim = words.characters.shape[1]
+    character_dim = words.characters.shape[1]
     yield "char_embed", words.characters, tuple(words.characters.shape)
     for k, (width, n) in enumerate(words.filters):
-        yield f"CNN/W_cnn_{k}", words.kernels[k], (1, width, dim, n)
+        yield f"CNN/W_cnn_{k}", words.kernels[k], (1, width, character_dim, n)
         yield f"CNN/b_cnn_{k}", words.biases[k], (n,)
-    named = {
-        f"CNN_high_{k}/{kind}_{name}": getattr(words, f"{name}{'_bias' if kind == 'b' else ''}")[k]
-        for k in range(len(words.carry))
-        for name in ("carry", "transform")
-        for kind in "Wb"
-    }
-    named |= {"CNN_proj/W_proj": words.projection, "CNN_proj/b_proj": words.projection_bias}
+    parameters: dict[str, Tensor] = {}  # those with the same shape in the file
+    for k in range(len(words.carry)):
+        layer = f"CNN_high_{k}"
+        parameters[f"{layer}/W_carry"] = words.carry[k]
+        parameters[f"{layer}/b_carry"] = words.carry_bias[k]
+        parameters[f"{layer}/W_transform"] = words.transform[k]
+        parameters[f"{layer}/b_transform"] = words.transform_bias[k]
+    parameters["CNN_proj/W_proj"] = words.projection
+    parameters["CNN_proj/b_proj"] = words.projection_bias
     for side, readers in enumerate((network.forwards, network.backwards)):
         for k, reader in enumerate(readers):
-            cell, each = f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell", reader
-            named |= {
-                f"{cell}/W_0": each.kernel,
-                f"{cell}/B": each.bias,
-                f"{cell}/W_P_0": each.projection,
-            }
-    for key, parameter in named.items():
+            cell = f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
+            parameters[f"{cell}/W_0"] = reader.kernel
+            parameters[f"{cell}/B"] = reader.bias
+            parameters[f"{cell}/W_P_0"] = reader.projection
+    for key, parameter in parameters.items():
         yield key, parameter, tuple(parameter.shape)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -24,15 +24,22 @@ from calque.errors import InputError, SettingError, check_number
 from calque.input_texts import Say
 from calque.senses.sense_table import SenseTable, Softmax
 from calque.senses.text import Blocks, Mixture, mask
-from calque.senses.training import LanguageModel, Prediction, Selected, SenseTraining, Update
+from calque.senses.training import (
+    LanguageModel,
+    Prediction,
+    Pretrained,
+    Selected,
+    SenseTraining,
+    Update,
+)
 from calque.text import Sentences
 
 if TYPE_CHECKING:
     from tokenizers import BertWordPieceTokenizer
-    from transformers import PreTrainedTokenizerFast
+    from transformers import BertForMaskedLM, PreTrainedTokenizerFast
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_INSIDE = "##"
+_CONTINUATION = "##"  # prefix of subwords that do not begin a word
 _SAMPLE = 400_000  # maximum number of sentences for training the tokenizer
 
 
@@ -57,16 +64,11 @@ def train_tokenizer(
 
     rng = np.random.default_rng(seed)
     counts = np.array([len(text) for text in texts.values()], dtype=np.float64)
-    shares = counts**alpha / (counts**alpha).sum() * min(_SAMPLE, counts.sum())
+    sample_sizes = counts**alpha / (counts**alpha).sum() * min(_SAMPLE, counts.sum())
 
-    def lines():
-        for text, share in zip(texts.values(), shares, strict=True):
-            wanted = round(share)
-            while wanted > 0:
-                drawn = np.sort(rng.permutation(len(text))[:wanted])
-                for k in drawn.tolist():
-                    yield " ".join(text[k].words)
-                wanted -= len(drawn)
+    def lines() -> Iterator[str]:
+        for text, size in zip(texts.values(), sample_sizes.tolist(), strict=True):
+            yield from _sampled_lines(text, round(size), rng)
 
     # Single characters are limited to a quarter of the vocabulary, because Chinese has many rare
     # characters.
@@ -77,6 +79,15 @@ def train_tokenizer(
         strip_accents=False,
         model_max_length=512,
     )
+
+
+def _sampled_lines(text: Sentences, count: int, rng: np.random.Generator) -> Iterator[str]:
+    """Yield `count` random sentences; each sentence is repeated only after all others."""
+    while count > 0:
+        drawn = np.sort(rng.permutation(len(text))[:count])
+        for k in drawn.tolist():
+            yield " ".join(text[k].words)
+        count -= len(drawn)
 
 
 def train_wordpiece(
@@ -97,32 +108,71 @@ def train_wordpiece(
     """
     from tokenizers import BertWordPieceTokenizer
 
-    def blank(*vocabulary) -> BertWordPieceTokenizer:
+    def tokenizer(*vocabulary: dict[str, int]) -> BertWordPieceTokenizer:
         return BertWordPieceTokenizer(*vocabulary, lowercase=lower, strip_accents=False)
 
     words = Counter(word for line in lines for word in line.split())
-    trained = blank()
-    counts, inside = Counter[str](), set[str]()
+    trained = tokenizer()
+    letter_counts, inner_letters = Counter[str](), set[str]()
     for word, n in words.items():
-        for part, _ in trained.pre_tokenizer.pre_tokenize_str(
-            trained.normalizer.normalize_str(word)
-        ):
-            inside.update(part[1:])
+        normalised = trained.normalizer.normalize_str(word)
+        for part, _ in trained.pre_tokenizer.pre_tokenize_str(normalised):
+            inner_letters.update(part[1:])
             for letter in part:
-                counts[letter] += n
-    alphabet = sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[:letters])
+                letter_counts[letter] += n
+    # Equally frequent letters are sorted by their code.
+    by_frequency = sorted(letter_counts, key=lambda letter: (-letter_counts[letter], letter))
+    alphabet = sorted(by_frequency[:letters])
+    inner = [_CONTINUATION + letter for letter in alphabet if letter in inner_letters]
     trained.train_from_iterator(
         (" ".join([word] * n) for word, n in words.items()),
         vocab_size=size,
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
         show_progress=False,
-        special_tokens=[*SPECIAL, *(_INSIDE + letter for letter in alphabet if letter in inside)],
+        special_tokens=[*SPECIAL, *inner],
     )
-    return blank(trained.get_vocab())
+    # In a new tokenizer with this vocabulary, the characters are not special tokens.
+    return tokenizer(trained.get_vocab())
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
+class PretrainedBert(Pretrained):
+    """Trained masked language model.
+
+    Attributes:
+        half: whether to save the weights in float16.
+    """
+
+    encoder: HuggingFaceEncoder
+    model: BertForMaskedLM
+    half: bool
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        n_parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return len(self.encoder.tokenizer), n_parameters
+
+    def save(self, folder: Path) -> None:
+        from calque.encoders.sentence_transformers import write_modules
+
+        self.encoder.save(folder)
+        if self.softmax is not None:
+            self.softmax.save(folder, self.settings.get("senses", {}))
+            untie(self.model, self.softmax.senses[0])
+        self.model.to(dtype=torch.float16 if self.half else torch.float32)  # type: ignore[call-arg]
+        # Replace the saved encoder with the model that includes the head.
+        save_model(self.model, folder)
+        tokenizer = self.encoder.tokenizer
+        write_modules(
+            folder, dim=self.encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer
+        )
+        write_about(
+            folder, "huggingface", read_about(folder) | {"max_length": None, "own_pooling": False}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class MaskedLanguageModel(LanguageModel):
     """Trains a BERT model from scratch to predict masked subwords (Devlin et al. 2019, §3.1,
     without next-sentence prediction).
@@ -162,9 +212,8 @@ class MaskedLanguageModel(LanguageModel):
 
     def __post_init__(self):
         super().__post_init__()
-        dim = self.dim
-        heads = max(1, dim // 64, min(4, dim // 32)) if self.heads is None else self.heads
-        inner = 4 * dim if self.inner is None else self.inner
+        shape = self.shape
+        heads, inner = shape["num_attention_heads"], shape["intermediate_size"]
         for name, value in (("layers", self.layers), ("heads", heads), ("inner", inner)):
             check_number(name, value, least=1, whole=True)
         check_number("share", self.share, above=0, below=1)
@@ -173,35 +222,46 @@ class MaskedLanguageModel(LanguageModel):
             check_number("initial", self.initial, above=0)
         check_number("positions", self.positions, least=4, whole=True)
         check_number("length", self.length, least=4, most=self.positions, whole=True)
-        if dim % heads:
+        if self.dim % heads:
             raise SettingError(
-                f"dim must be divisible by the number of heads, got dim={dim} and {heads} heads"
+                f"dim must be divisible by the number of heads, got dim={self.dim} and {heads} heads"
             )
-        self.shape: dict[str, Any] = {
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Arguments of `BertConfig` that determine the sizes of a new model."""
+        heads, inner = self.heads, self.inner
+        if heads is None:
+            heads = max(1, self.dim // 64, min(4, self.dim // 32))
+        if inner is None:
+            inner = 4 * self.dim
+        return {
             "num_hidden_layers": self.layers,
-            "hidden_size": dim,
+            "hidden_size": self.dim,
             "num_attention_heads": heads,
             "intermediate_size": inner,
             "max_position_embeddings": self.positions,
         }
-        if self.start is not None:
-            self.start, self.lower = str(BUNDLED.get(str(self.start), self.start)), False
 
     def default_rate(self) -> float:
         return 1e-4 * (768 / self.dim) ** 1.5
 
     def settings(self) -> dict[str, Any]:
-        names = ("length", "share", "alpha", "batch", "updates", "precision", "seed")
-        rare = {name: getattr(self, name) for name in ("dropout", "initial") if getattr(self, name)}
-        start = {} if self.start is None else {"start": Path(self.start).name}
-        return {
-            "method": "masked language model",
-            **self.shape,
-            **{n: getattr(self, n) for n in names},
-            **rare,
-            **start,
-            **super().settings(),
-        }
+        settings: dict[str, Any] = {"method": "masked language model", **self.shape}
+        for name in ("length", "share", "alpha", "batch", "updates", "precision", "seed"):
+            settings[name] = getattr(self, name)
+        # These settings are recorded only if they are given.
+        for name in ("dropout", "initial"):
+            if getattr(self, name):
+                settings[name] = getattr(self, name)
+        if self.start is not None:
+            settings["start"] = Path(self._start_model).name
+        return {**settings, **super().settings()}
+
+    @property
+    def _start_model(self) -> str:
+        """Folder or hub name of `start`, which may be the name of a bundled model."""
+        return str(BUNDLED.get(str(self.start), self.start))
 
     def train(
         self,
@@ -213,96 +273,98 @@ class MaskedLanguageModel(LanguageModel):
         checkpoint_every: int = 200,
         progress: bool = False,
         say: Say = lambda line: None,
-    ) -> HuggingFaceEncoder:
-        """Train and return a new encoder, and store the model with its language-model head in
-        `self.model`.
+    ) -> PretrainedBert:
+        """Train a new encoder.
 
         Args:
             tokenizer: tokenizer with a mask token and boundary tokens; default: the tokenizer of
                 `start`, or a new tokenizer.
         """
-        processes, started, weights = Processes(self.precision), None, {}
+        processes = Processes(self.precision)
+        started, settings, identity = None, self.settings(), {}
         if self.start is not None:
-            started, own = open_masked(self.start)
-            if started.config.model_type != "bert":
-                raise SettingError(
-                    f"start must be a BERT model, but {self.start} has type "
-                    f"{started.config.model_type}"
-                )
-            self.shape = {name: getattr(started.config, name) for name in self.shape}
-            weights, tokenizer = (
-                {"start_weights": weights_digest(started)},
-                own if tokenizer is None else tokenizer,
-            )
+            started, start_tokenizer = self._open_start()
+            tokenizer = start_tokenizer if tokenizer is None else tokenizer
+            settings |= {name: getattr(started.config, name) for name in self.shape}
+            identity["start_weights"] = weights_digest(started)
         if tokenizer is None:
             say(f"training a tokenizer with {self.vocabulary:,} subwords")
             tokenizer = train_tokenizer(
                 texts, size=self.vocabulary, alpha=self.alpha, lower=self.lower, seed=self.seed
             )
         torch.manual_seed(self.seed)
-        model = self.model = self._new_model(tokenizer) if started is None else started
-        config: Any = model.config
-        if config.vocab_size != len(tokenizer) or config.max_position_embeddings < self.length:
-            raise SettingError(
-                f"{self.start} has a vocabulary of {config.vocab_size} and "
-                f"{config.max_position_embeddings} positions, but "
-                f"the tokenizer has {len(tokenizer)} subwords, and the block length is "
-                f"{self.length}"
-            )
-        tokenizer.model_max_length = config.max_position_embeddings
+        model = self._new_model(tokenizer) if started is None else started
+        self._check_sizes(model, tokenizer)
+        tokenizer.model_max_length = model.config.max_position_embeddings
         encoder = HuggingFaceEncoder(
             model.bert, tokenizer, max_length=self.length, name="pretrained"
         )
-        mixture = Mixture(
-            {lang: Blocks.of(encoder.split(text), self.length) for lang, text in texts.items()},
-            batch=self.batch,
-            alpha=self.alpha,
-            seed=self.seed,
-        )
-        model.to(device=processes.device).train()
-        counts = np.sum(
-            [np.bincount(b.ids, minlength=len(tokenizer)) for b in mixture.languages.values()],
-            axis=0,
-        )
+        blocks = {lang: Blocks.of(encoder.split(text), self.length) for lang, text in texts.items()}
+        mixture = Mixture(blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
+        model.to(device=processes.device).train()  # type: ignore[call-arg]
+        counts = np.zeros(len(tokenizer), dtype=np.int64)  # frequency of each subword
+        for language_blocks in blocks.values():
+            counts += np.bincount(language_blocks.ids, minlength=len(tokenizer))
+        softmax = None
         if self.senses is not None:  # the output vectors are not tied to the embeddings
-            (table,) = self.senses.tables(counts, self.shape["hidden_size"])
-            if started is not None:  # initialise the first sense of each word with the output layer
-                decoder, first = model.cls.predictions.decoder, table.index[:, 0]
-                with torch.no_grad():
-                    table.weight[first], table.bias[first] = (
-                        decoder.weight.cpu(),
-                        decoder.bias.cpu(),
-                    )
-            self.softmax = Softmax([table]).to(processes.device)
-
-        def words() -> dict[str, int]:
-            return dict(
-                sorted(
-                    whole_words(encoder, dictionaries).items(), key=lambda item: -counts[item[1]]
-                )
-            )
-
-        training = self._sense_training(list(mixture.languages), words, dictionaries, processes)
-        self._run(
-            MaskedPrediction(
-                model,
-                mixture,
-                processes,
-                tokenizer=tokenizer,
-                share=self.share,
-                softmax=self.softmax,
-                training=training,
-            ),
-            identity={"tokenizer": tokenizer.get_vocab(), **weights},
+            (table,) = self.senses.tables(counts, model.config.hidden_size)
+            if started is not None:
+                _copy_output(started, table)
+            softmax = Softmax([table]).to(processes.device)
+        words = whole_words(encoder, dictionaries)
+        by_frequency = dict(sorted(words.items(), key=lambda item: -counts[item[1]]))
+        translations = self._translations(dictionaries, list(mixture.languages), by_frequency)
+        objective = MaskedPrediction(
+            model,
+            mixture,
+            processes,
+            tokenizer=tokenizer,
+            share=self.share,
+            softmax=softmax,
+            training=self._sense_training(softmax, translations, processes),
+        )
+        history = self._run(
+            objective,
+            settings=settings,
+            identity={"tokenizer": tokenizer.get_vocab(), **identity},
             folder=folder,
             checkpoint_every=checkpoint_every,
             progress=progress,
         )
         model.eval()
-        self.encoder = HuggingFaceEncoder(model.bert, tokenizer, name="pretrained")
-        return self.encoder
+        return PretrainedBert(
+            encoder=HuggingFaceEncoder(model.bert, tokenizer, name="pretrained"),
+            model=model,
+            softmax=softmax,
+            settings=settings,
+            lower=self.lower and started is None,
+            translations=translations,
+            mixture=mixture,
+            history=history,
+            half=self.half,
+        )
 
-    def _new_model(self, tokenizer: PreTrainedTokenizerFast) -> Any:
+    def _open_start(self) -> tuple[BertForMaskedLM, PreTrainedTokenizerFast]:
+        """Open the model whose training is continued, and its tokenizer."""
+        model, tokenizer = open_masked(self._start_model)
+        if model.config.model_type != "bert":
+            raise SettingError(
+                f"start must be a BERT model, but {self._start_model} has type "
+                f"{model.config.model_type}"
+            )
+        return model, tokenizer
+
+    def _check_sizes(self, model: BertForMaskedLM, tokenizer: PreTrainedTokenizerFast) -> None:
+        """Raise an error if `start` does not fit the tokenizer or the block length."""
+        vocabulary, positions = model.config.vocab_size, model.config.max_position_embeddings
+        if vocabulary != len(tokenizer) or positions < self.length:
+            raise SettingError(
+                f"{self._start_model} has a vocabulary of {vocabulary} and {positions} positions, "
+                f"but the tokenizer has {len(tokenizer)} subwords, and the block length is "
+                f"{self.length}"
+            )
+
+    def _new_model(self, tokenizer: PreTrainedTokenizerFast) -> BertForMaskedLM:
         from transformers import BertConfig, BertForMaskedLM
 
         pad: Any = tokenizer.pad_token_id
@@ -320,31 +382,6 @@ class MaskedLanguageModel(LanguageModel):
         )
         _sinusoids(model.bert.embeddings.position_embeddings.weight, initial)
         return model
-
-    # -- saving
-    # ----------------------------------------------------------------------------------------------
-    @property
-    def sizes(self) -> tuple[int, int]:
-        return len(self.encoder.tokenizer), sum(p.numel() for p in self.model.parameters())
-
-    def save(self, folder: Path) -> None:
-        from calque.encoders.sentence_transformers import write_modules
-
-        self.encoder.save(folder)
-        if self.softmax is not None:
-            self.softmax.save(folder, self.settings().get("senses", {}))
-            untie(self.model, self.softmax.senses[0])
-        self.model.to(dtype=torch.float16 if self.half else torch.float32)
-        save_model(
-            self.model, folder
-        )  # replace the saved encoder with the model that includes the head
-        tokenizer = self.encoder.tokenizer
-        write_modules(
-            folder, dim=self.encoder.dim, max_length=tokenizer.model_max_length, tokenizer=tokenizer
-        )
-        write_about(
-            folder, "huggingface", read_about(folder) | {"max_length": None, "own_pooling": False}
-        )
 
 
 def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
@@ -375,17 +412,23 @@ def open_masked(where: str | PathLike[str]) -> tuple[Any, Any]:
 
 
 @torch.no_grad()
-def untie(model: Any, table: SenseTable) -> None:
+def _copy_output(model: BertForMaskedLM, table: SenseTable) -> None:
+    """Initialise the first sense of each word with the output layer of a model."""
+    decoder, first = model.cls.predictions.decoder, table.index[:, 0]
+    table.weight[first], table.bias[first] = decoder.weight.cpu(), decoder.bias.cpu()
+
+
+@torch.no_grad()
+def untie(model: BertForMaskedLM, table: SenseTable) -> None:
     """Untie BERT's output layer from the embeddings, and set each output vector to the vector of
     the most selected sense.
     """
-    head, chosen = model.cls.predictions, table.most_selected()
+    head, classes = model.cls.predictions, table.most_selected()
     model.config.tie_word_embeddings = False
-    head.decoder.weight = torch.nn.Parameter(table.weight[chosen].clone())
+    head.decoder.weight = nn.Parameter(table.weight[classes].clone())
     # transformers stores the output bias twice if the layer is not tied.
-    head.bias, head.decoder.bias = (
-        torch.nn.Parameter(table.bias[chosen].clone()) for _ in range(2)
-    )
+    head.bias = nn.Parameter(table.bias[classes].clone())
+    head.decoder.bias = nn.Parameter(table.bias[classes].clone())
 
 
 def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
@@ -402,12 +445,12 @@ def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary])
     """Return the ids of dictionary words that are single subwords, including their lower-cased and
     capitalised variants.
     """
-    words = sorted({word for d in dictionaries for word in (*d.source, *d.target)})
-    words = list(
-        dict.fromkeys(
-            [*words, *(word.lower() for word in words), *(word.capitalize() for word in words)]
-        )
-    )
+    distinct: set[str] = set()
+    for dictionary in dictionaries:
+        distinct.update(dictionary.source, dictionary.target)
+    words = sorted(distinct)
+    words += [word.lower() for word in words] + [word.capitalize() for word in words]
+    words = list(dict.fromkeys(words))
     ids = single_subwords(encoder.subwords, words).tolist()
     return {word: k for word, k in zip(words, ids, strict=True) if k >= 0}
 
@@ -418,11 +461,11 @@ def _sinusoids(table: Tensor, size: float) -> None:
     standard deviation `size`.
     """
     n, dim = table.shape
-    half = torch.arange(0, dim, 2, dtype=torch.float64)
-    angles = torch.arange(n, dtype=torch.float64)[:, None] * 10_000.0 ** (-half / dim)
-    table.copy_(
-        torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :dim] * (size * 2**0.5)
-    )
+    even = torch.arange(0, dim, 2, dtype=torch.float64)
+    angles = torch.arange(n, dtype=torch.float64)[:, None] * 10_000.0 ** (-even / dim)
+    # Sine and cosine alternate along the dimensions. A sinusoid has the mean square 1/2.
+    waves = torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)[:, :dim]
+    table.copy_(waves * (size * 2**0.5))
 
 
 class MaskedPrediction(Prediction):
@@ -442,20 +485,23 @@ class MaskedPrediction(Prediction):
         training: SenseTraining | None = None,
     ):
         self.body, self.head, self.share, self.softmax = model.bert, model.cls, share, softmax
-        self._transform = model.cls.predictions.transform
-        parts = {"model": model.bert, "transform": self._transform, "senses": softmax}
-        super().__init__(
-            model if softmax is None else nn.ModuleDict(parts), mixture, processes, training
-        )
-        self._special = [tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
-        self._mask_id, self._vocabulary = tokenizer.mask_token_id, len(tokenizer)
+        self._transform = model.cls.predictions.transform  # dense layer and layer norm
+        module: nn.Module = model
+        if softmax is not None:  # train without the output layer of the head
+            module = nn.ModuleDict(
+                {"model": model.bert, "transform": self._transform, "senses": softmax}
+            )
+        super().__init__(module, mixture, processes, training)
+        self._pad_id, self._mask_id = tokenizer.pad_token_id, tokenizer.mask_token_id
+        self._special = [self._pad_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
+        self._vocabulary = len(tokenizer)
 
     def backward(self, update: Update) -> dict[str, float]:
         ids, whole = self.blocks(update)
         # `Loop` adds the rank to the seed of each update. Subtract it, so that all processes mask
         # the same subwords.
         shared = torch.Generator().manual_seed(torch.initial_seed() - self.processes.rank)
-        read, chosen = mask(
+        masked_ids, chosen = mask(
             ids,
             self._special,
             mask_id=self._mask_id,
@@ -463,51 +509,62 @@ class MaskedPrediction(Prediction):
             share=self.share,
             rng=np.random.default_rng(int(torch.randint(1 << 62, (1,), generator=shared))),
         )
-        row, mine = chosen // ids.shape[1], self.processes.share(np.arange(len(ids)))
-        loss, selected = torch.zeros((), device=self.processes.device), None
-        if len(mine):
-            own = np.isin(row, mine)
-            answers, masked = (
-                ids.flat[chosen[own]].astype(np.int64),
-                read.flat[chosen[own]] == self._mask_id,
+        block = chosen // ids.shape[1]  # block of each chosen subword
+        shard = self.processes.share(np.arange(len(ids)))  # consecutive blocks of this process
+        device = self.processes.device
+        loss, selected = torch.zeros((), device=device), None
+        if len(shard):
+            in_shard = np.isin(block, shard)
+            block_in_shard, chosen_in_shard = block[in_shard], chosen[in_shard]
+            predicted = (
+                ids.flat[chosen_in_shard].astype(np.int64),
+                self._languages(update)[block_in_shard],
+                whole.flat[chosen_in_shard],
+                masked_ids.flat[chosen_in_shard] == self._mask_id,
             )
-            about = answers, self._languages(update)[row[own]], whole.flat[chosen[own]], masked
-            part = torch.from_numpy(read[mine].astype(np.int64)).to(self.processes.device)
-            places = torch.from_numpy(chosen[own] - mine[0] * ids.shape[1]).to(part.device)
+            shard_ids = torch.from_numpy(masked_ids[shard].astype(np.int64)).to(device)
+            places = torch.from_numpy(chosen_in_shard - shard[0] * ids.shape[1]).to(device)
             with self.processes.autocast():
-                inside = (part != self._special[0]).long()
-                states = self.body(input_ids=part, attention_mask=inside).last_hidden_state.flatten(
-                    0, 1
-                )[places]
+                states = self.body(
+                    input_ids=shard_ids, attention_mask=(shard_ids != self._pad_id).long()
+                ).last_hidden_state
+                states = states.flatten(0, 1)[places].float()  # of the chosen subwords
                 total, selected = self._term(
-                    states.float(), *(torch.from_numpy(x).to(part.device) for x in about)
+                    states, *(torch.from_numpy(array).to(device) for array in predicted)
                 )
+                # The mean is over the chosen subwords of all processes, whose gradients are summed.
                 loss = total / len(chosen)
             loss.backward()
-        return self._finish(loss, [selected], np.bincount(row, minlength=len(ids)))
+        return self._finish(loss, [selected], np.bincount(block, minlength=len(ids)))
 
     def _term(
-        self, states: Tensor, answers: Tensor, languages: Tensor, whole: Tensor, masked: Tensor
+        self, states: Tensor, subwords: Tensor, languages: Tensor, whole: Tensor, masked: Tensor
     ) -> tuple[Tensor, Selected | None]:
-        """Return the total loss of this process's masked subwords, and the selected senses."""
+        """Return the total loss of this process's chosen subwords, and the selected senses.
+
+        Args:
+            states: last hidden states at the chosen subwords, `[n, dim]`.
+            subwords, languages: ids of the chosen subwords and of their languages, int64 `[n]`.
+            whole, masked: whether each subword is a whole word, and whether it was replaced with
+                the mask token, bool `[n]`.
+        """
         if self.softmax is None or self.training is None:
-            return F.cross_entropy(self.head(states).float(), answers, reduction="sum"), None
+            logits = self.head(states).float()
+            return F.cross_entropy(logits, subwords, reduction="sum"), None
         states = self._transform(states).float()
-        targets = self.training.targets({0: states.detach()}, answers, languages, whole)
-        selected = (
-            states.detach(),
-            torch.stack([answers, targets.classes[:, 0], masked.long()], dim=1),
-        )
-        return self.softmax.loss(states, targets), selected
+        targets = self.training.targets({0: states.detach()}, subwords, languages, whole)
+        numbers = torch.stack([subwords, targets.classes[:, 0], masked.long()], dim=1)
+        return self.softmax.loss(states, targets), Selected(states.detach(), numbers)
 
     def blocks(self, update: Update) -> tuple[np.ndarray, np.ndarray]:
         """Return the padded blocks of an update, int32 `[n, longest]`, and the mask of subwords
         that are whole words.
         """
-        named = [(self.mixture.languages[lang], numbers) for lang, numbers in update]
-        width = max(int(blocks.lengths[numbers].max()) for blocks, numbers in named)
-        ids, whole = zip(
-            *(blocks.padded(numbers, self._special[0], width) for blocks, numbers in named),
-            strict=True,
-        )
+        parts = [(self.mixture.languages[lang], numbers) for lang, numbers in update]
+        width = max(int(blocks.lengths[numbers].max()) for blocks, numbers in parts)
+        ids, whole = [], []
+        for blocks, numbers in parts:
+            part_ids, part_whole = blocks.padded(numbers, self._pad_id, width)
+            ids.append(part_ids)
+            whole.append(part_whole)
         return np.concatenate(ids), np.concatenate(whole)

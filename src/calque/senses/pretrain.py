@@ -19,11 +19,11 @@ from calque.encoders.folder import RUN_FILE
 from calque.errors import SettingError, did_you_mean
 from calque.input_texts import Say, read_languages
 from calque.runs.folder import TRAINING, check, writing
-from calque.senses.bidirectional import BiLanguageModel
+from calque.senses.bidirectional import BiLanguageModel, PretrainedElmo
 from calque.senses.elmo import h5py_module
-from calque.senses.masked import MaskedLanguageModel
+from calque.senses.masked import MaskedLanguageModel, PretrainedBert
 from calque.senses.perplexity import masked_perplexity, word_perplexity
-from calque.senses.training import LanguageModel, Senses
+from calque.senses.training import LanguageModel, Pretrained, Senses
 from calque.storage import json_text, write_text
 from calque.tasks.base import Score
 from calque.text import Sentences
@@ -78,45 +78,44 @@ def pretrain(
             stored in `scores`.
     """
     check(out, overwrite=overwrite)
-    langs = list(dict.fromkeys(lang for lang, _ in texts))
-    method = model_class(model)(
-        **settings_for(
-            model,
-            preset=preset,
-            senses=senses,
-            langs=langs,
-            translated=bool(dictionaries),
-            options=options,
-        )
+    settings = settings_for(
+        model,
+        preset=preset,
+        senses=senses,
+        langs=list(dict.fromkeys(lang for lang, _ in texts)),
+        translated=bool(dictionaries),
+        options=options,
     )
+    method = model_class(model)(**settings)
     if model == "elmo":
-        h5py_module()
-    opened = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
-    corpora, aside = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say), []
+        h5py_module()  # so that a missing package is reported before the training
+    read_dictionaries = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
+    corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
+    held_out_texts = []
     if held_out:
-        parts = {lang: hold_out(text, held_out) for lang, text in corpora.items()}
-        corpora, aside = (
-            {lang: rest for lang, (rest, _) in parts.items()},
-            [held for _, held in parts.values()],
-        )
+        for lang, text in corpora.items():
+            corpora[lang], held_out_text = hold_out(text, held_out)
+            held_out_texts.append(held_out_text)
     with writing(out, overwrite=overwrite) as folder:
-        method.train(
+        trained = method.train(
             corpora,
             folder=folder / TRAINING,
-            dictionaries=opened,
+            dictionaries=read_dictionaries,
             checkpoint_every=checkpoint_every,
             progress=progress,
             say=say,
         )
-        found = [_measured(method, text, Path(out).name) for text in aside]
-        record = {
-            **_record(method, corpora, texts),
-            **({} if preset is None else {"preset": preset}),
-            **({} if method.senses is None else {"senses": _about_senses(method, opened)}),
-            "scores": [score.to_dict() for scores in found for score in scores],
-        }
+        scores: list[Score] = []
+        for text in held_out_texts:
+            scores += _perplexity(trained, text, Path(out).name)
+        record = _record(method, trained, corpora, texts)
+        if preset is not None:
+            record["preset"] = preset
+        if method.senses is not None:
+            record["senses"] = _about_senses(trained, read_dictionaries)
+        record["scores"] = [score.to_dict() for score in scores]
         if is_first():
-            method.save(folder)
+            trained.save(folder)
             write_text(folder / RUN_FILE, json_text(record, indent=2, ensure_ascii=False) + "\n")
             write_text(folder / CARD_FILE, whole_card(_card(method.unit, record)))
     return record
@@ -142,58 +141,74 @@ def settings_for(
     settings = {} if preset is None else dict(PRESETS[preset][model])
     if preset == "paper":
         settings["updates"] = 600_000 if len(langs) > 1 else 1_000_000
-    equal = {"alpha": 0.0} if translated or (preset and len(langs) > 1) else {}
-    settings |= {**equal, **(options or {})}
+    if translated or (preset is not None and len(langs) > 1):
+        settings["alpha"] = 0.0  # sample all languages equally often
+    settings |= options or {}
     if senses is None:
         return settings
-    given = {"senses": senses} if isinstance(senses, int) else dict(senses)
-    return {
-        **settings,
-        "senses": Senses(**{**(_PAPER_SENSES[model] if preset == "paper" else {}), **given}),
-    }
+    sense_settings = dict(_PAPER_SENSES[model]) if preset == "paper" else {}
+    if isinstance(senses, int):
+        sense_settings["senses"] = senses
+    else:
+        sense_settings |= senses
+    return {**settings, "senses": Senses(**sense_settings)}
 
 
-def _measured(method: LanguageModel, text: Sentences, name: str) -> list[Score]:
+def _perplexity(trained: Pretrained, text: Sentences, name: str) -> list[Score]:
     """Return the perplexity of the model on held-out text."""
-    about: Any = {"data": f"{len(text):,} sentences held out", "name": name}
-    if isinstance(method, BiLanguageModel):
-        return word_perplexity(method.model, text, **about)
-    assert isinstance(method, MaskedLanguageModel)
-    encoder, mask_id = method.encoder, method.encoder.tokenizer.mask_token_id
-    return [
-        masked_perplexity(
-            method.model, encoder.subwords, text, mask_id=mask_id, senses=method.softmax, **about
-        )
-    ]  # type: ignore[arg-type]
+    data = f"{len(text):,} sentences held out"
+    if isinstance(trained, PretrainedElmo):
+        return word_perplexity(trained.model, text, data=data, name=name)
+    assert isinstance(trained, PretrainedBert)
+    mask_id: Any = trained.encoder.tokenizer.mask_token_id
+    score = masked_perplexity(
+        trained.model,
+        trained.encoder.subwords,
+        text,
+        mask_id=mask_id,
+        senses=trained.softmax,
+        data=data,
+        name=name,
+    )
+    return [score]
 
 
 def _record(
-    method: LanguageModel, corpora: Mapping[str, Sentences], texts: Sequence[tuple[str, str]]
+    method: LanguageModel,
+    trained: Pretrained,
+    corpora: Mapping[str, Sentences],
+    texts: Sequence[tuple[str, str]],
 ) -> dict[str, Any]:
-    mixture, history = method.mixture, method.history
-    vocabulary, parameters = method.sizes
-    return {
+    """Return the content of `calque-run.json` without the scores."""
+    mixture, history = trained.mixture, trained.history
+    languages = {}
+    for lang, blocks in mixture.languages.items():
+        n_units = len(blocks.ids)  # subwords
+        if method.unit == "words":
+            n_units = int(corpora[lang].lengths().sum())
+        sampled = method.updates / mixture.steps_per_epoch * mixture.drawn[lang]  # blocks
+        languages[lang] = {
+            "sentences": len(corpora[lang]),
+            method.unit: n_units,
+            "passes": round(sampled / len(blocks), 2),
+        }
+    vocabulary, parameters = trained.sizes
+    record = {
         **environment(),
-        "settings": method.settings(),
+        "settings": trained.settings,
         "vocabulary": vocabulary,
         "parameters": parameters,
-        **({"lower_case": True} if method.lower else {}),
+    }
+    if trained.lower:
+        record["lower_case"] = True
+    last_losses = [line["loss"] for line in history[-100:]]
+    return {
+        **record,
         "texts": [{"path": Path(path).name, "lang": lang} for lang, path in texts],
-        "languages": {
-            lang: {
-                "sentences": len(corpora[lang]),
-                method.unit: int(corpora[lang].lengths().sum())
-                if method.unit == "words"
-                else len(blocks.ids),
-                "passes": round(
-                    method.updates / mixture.steps_per_epoch * mixture.drawn[lang] / len(blocks), 2
-                ),
-            }
-            for lang, blocks in mixture.languages.items()
-        },
+        "languages": languages,
         "updates": len(history),
         "first_loss": history[0]["loss"],
-        "last_loss": sum(line["loss"] for line in history[-100:]) / len(history[-100:]),
+        "last_loss": sum(last_losses) / len(last_losses),
     }
 
 
@@ -202,12 +217,8 @@ def _card(unit: str, record: dict[str, Any]) -> str:
     templates = Environment(
         loader=PackageLoader("calque.senses", "."), trim_blocks=True, lstrip_blocks=True
     )
-    return (
-        templates.get_template("card.md.j2").render(
-            record=record, unit=unit, json=partial(json_text, indent=2)
-        )
-        + "\n"
-    )
+    template = templates.get_template("card.md.j2")
+    return template.render(record=record, unit=unit, json=partial(json_text, indent=2)) + "\n"
 
 
 def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
@@ -233,31 +244,32 @@ def hold_out(text: Sentences, n: int) -> tuple[Sentences, Sentences]:
     return rest, text.take(np.array(new, dtype=np.int64))
 
 
-def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
+def _about_senses(trained: Pretrained, dictionaries: Sequence[Dictionary]) -> dict[str, Any]:
     """Return statistics on the number of senses per word in each table, and on the dictionaries."""
-    assert method.softmax is not None
-    about: dict[str, Any] = {"tables": []}
-    for table in method.softmax.senses:
-        used = (
-            (table.live.cpu()[table.index.cpu().clamp(min=0)] & (table.index.cpu() >= 0))
-            .sum(1)
-            .numpy()
-        )
-        about["tables"].append(
+    assert trained.softmax is not None
+    tables = []
+    for table in trained.softmax.senses:
+        index, live = table.index.cpu(), table.live.cpu()
+        n_senses = (live[index.clamp(min=0)] & (index >= 0)).sum(1).numpy()  # active ones
+        words_by_senses = {str(k): n for k, n in enumerate(np.bincount(n_senses).tolist()) if n}
+        tables.append(
             {
-                "words": len(used),
-                "senses_per_word": round(float(used.mean()), 3),
-                "several": round(float((used > 1).mean()), 4),
-                "words_by_senses": {
-                    str(k): n for k, n in enumerate(np.bincount(used).tolist()) if n
-                },
+                "words": len(n_senses),
+                "senses_per_word": round(float(n_senses.mean()), 3),
+                "several": round(float((n_senses > 1).mean()), 4),
+                "words_by_senses": words_by_senses,
             }
         )
-    if method.translations is not None:
-        about["translated_words"] = dict(method.translations.words)
+    about: dict[str, Any] = {"tables": tables}
+    if trained.translations is not None:
+        about["translated_words"] = dict(trained.translations.words)
         about["dictionaries"] = [
-            {"path": Path(d.path or "").name, "langs": list(d.langs), "pairs": len(d)}
-            for d in dictionaries
+            {
+                "path": Path(dictionary.path or "").name,
+                "langs": list(dictionary.langs),
+                "pairs": len(dictionary),
+            }
+            for dictionary in dictionaries
         ]
     return about
 
@@ -265,10 +277,13 @@ def _about_senses(method: LanguageModel, dictionaries: Sequence[Dictionary]) -> 
 # -- presets
 # --------------------------------------------------------------------------------------------------
 # Settings from Tables 6 to 8 and Appendix D of the paper. The following settings differ or are not
-# given there: - A batch contains sentences, not 20-word segments of a stream (`unroll_steps`;
-# 12-word segments for two languages). - The training length is set in updates (1,000,000, or
-# 600,000 for several languages), not in epochs (`n_epochs`). - The paper does not give ELMo's
-# vocabulary size, or BERT's batch size, learning rate and block length.
+# given there:
+# - A batch contains sentences, not segments of a stream (`unroll_steps`; 16 words, or 12 for two
+#   languages).
+# - The training length is set in updates (1,000,000, or 600,000 for several languages), not in
+#   epochs (`n_epochs`).
+# - The paper does not give ELMo's vocabulary size, or BERT's batch size, learning rate and block
+#   length.
 _PAPER: Mapping[str, dict[str, Any]] = {
     "elmo": {
         "dim": 512,

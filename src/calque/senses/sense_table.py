@@ -21,8 +21,9 @@ from calque.errors import InputError, SettingError
 from calque.storage import json_text
 
 SENSES_FILE = "senses.safetensors"
-_KEPT = ("weight", "bias", "centres", "projection", "mean", "counts", "live")
-_MOST = 64  # maximum number of senses per word
+# tensors that `save_senses` writes
+_SAVED = ("weight", "bias", "centres", "projection", "mean", "counts", "live")
+_MAX_SENSES = 64  # maximum number of senses per word
 
 
 class SenseTable(nn.Module):
@@ -39,7 +40,8 @@ class SenseTable(nn.Module):
         queue: number Q of states from which the projection is computed.
         spread: standard deviation σ of the initial centres.
         recent: number of recent states to store for each word that may have several senses.
-        kinds: number of states to store for each occurrence.
+        states_per_use: number of states to store for each occurrence: 1, or 2 if the state that
+            selects the sense is not the state that predicts the word.
 
     Attributes:
         weight, bias: vectors w, `[n_classes, dim]`, and biases, `[n_classes]`.
@@ -48,10 +50,11 @@ class SenseTable(nn.Module):
             in the paper), see `project`.
         queue, seen: ring buffer of recent states, `[queue, dim]`, and the total number of states so
             far.
-        recent, n_recent: recent states of each word in `several`, `[n_several, recent, kinds,
-            dim]`; total number of its states.
+        recent, n_recent: ring buffer of recent states of each word in `several`, `[n_several,
+            recent, states_per_use, dim]`; total number of its states so far, int64 `[n_several]`.
         counts: number of selections of each class since `open`, int64 `[n_classes]`.
         live: mask of the active senses, bool `[n_classes]`.
+        several: ascending indices of the words that may have several senses, int64 `[n_several]`.
         index, words: classes of each word, int64 `[n_words, S]`, padded with −1; and the word of
             each class.
 
@@ -68,39 +71,39 @@ class SenseTable(nn.Module):
         queue: int = 20_000,
         spread: float = 0.01,
         recent: int = 0,
-        kinds: int = 1,
+        states_per_use: int = 1,
     ):
         super().__init__()
-        of_words = torch.as_tensor(np.asarray(senses), dtype=torch.int64)
-        if not len(of_words) or of_words.min() < 1 or of_words.max() > _MOST:
-            raise SettingError(f"the number of senses of each word must be from 1 to {_MOST}")
+        n_senses = torch.as_tensor(np.asarray(senses), dtype=torch.int64)
+        if not len(n_senses) or n_senses.min() < 1 or n_senses.max() > _MAX_SENSES:
+            raise SettingError(f"the number of senses of each word must be from 1 to {_MAX_SENSES}")
         if not 1 <= axes <= min(dim, queue):
             fact = (
                 f"axes must be at most dim and queue, got {axes} axes, {dim} dimensions and a "
                 f"queue of {queue}"
             )
             raise SettingError(f"{fact}; try fewer axes")
-        n, several = int(of_words.sum()), (of_words > 1).nonzero().squeeze(1)
-        slots, first = torch.arange(int(of_words.max())), of_words.cumsum(0) - of_words
-        self.weight = nn.Parameter(torch.randn(n, dim) / dim**0.5)
-        self.bias = nn.Parameter(torch.zeros(n))
-        self.centres = nn.Buffer(torch.randn(n, dim) * spread)
+        n_classes = int(n_senses.sum())
+        several = (n_senses > 1).nonzero().squeeze(1)
+        first = n_senses.cumsum(0) - n_senses  # first class of each word
+        self.weight = nn.Parameter(torch.randn(n_classes, dim) / dim**0.5)
+        self.bias = nn.Parameter(torch.zeros(n_classes))
+        self.centres = nn.Buffer(torch.randn(n_classes, dim) * spread)
         self.projection = nn.Buffer(torch.randn(dim, axes))
         self.mean = nn.Buffer(torch.zeros(dim))
         self.queue = nn.Buffer(torch.zeros(queue, dim))
         self.seen = nn.Buffer(torch.zeros((), dtype=torch.int64))
-        self.recent = nn.Buffer(torch.zeros(len(several), recent, kinds, dim))
+        self.recent = nn.Buffer(torch.zeros(len(several), recent, states_per_use, dim))
         self.n_recent = nn.Buffer(torch.zeros(len(several), dtype=torch.int64))
-        self.counts = nn.Buffer(torch.zeros(n, dtype=torch.int64))
-        self.live = nn.Buffer(torch.zeros(n, dtype=torch.bool).index_fill(0, first, True))
+        self.counts = nn.Buffer(torch.zeros(n_classes, dtype=torch.int64))
+        self.live = nn.Buffer(torch.zeros(n_classes, dtype=torch.bool).index_fill(0, first, True))
         # Checkpoints omit the following tensors, because the argument `senses` determines them.
+        numbers = torch.arange(int(n_senses.max()))  # number of a sense within its word
+        index = torch.where(numbers < n_senses[:, None], first[:, None] + numbers, -1)
+        words = torch.arange(len(n_senses)).repeat_interleave(n_senses)
         self.several = nn.Buffer(several, persistent=False)
-        self.index = nn.Buffer(
-            torch.where(slots < of_words[:, None], first[:, None] + slots, -1), persistent=False
-        )
-        self.words = nn.Buffer(
-            torch.arange(len(of_words)).repeat_interleave(of_words), persistent=False
-        )
+        self.index = nn.Buffer(index, persistent=False)
+        self.words = nn.Buffer(words, persistent=False)
 
     @property
     def dim(self) -> int:
@@ -117,7 +120,7 @@ class SenseTable(nn.Module):
     # -- selection
     # ----------------------------------------------------------------------------------------------
     @torch.no_grad()
-    def compared(self, states: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+    def compare(self, states: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
         """Return the senses of candidate words, and their cosines with each state after the
         projection (Algorithm 1, line 7).
 
@@ -130,19 +133,19 @@ class SenseTable(nn.Module):
             the classes, int64 `[n, t · S]`, and the cosines, `[n, t · S]`; −1 and −∞ for missing
             and inactive senses.
         """
+        # Project the centres of each distinct word only once; u is the number of distinct words.
         different, place = torch.unique(words.clamp(min=0), return_inverse=True)
         classes = self.index[different]  # [u, S]
         usable = (classes >= 0) & self.live[classes.clamp(min=0)]
-        with torch.autocast(
-            states.device.type, enabled=False
-        ):  # rounding would change the selected senses
-            centres = self.projected(self.centres[classes.clamp(min=0)])
-            similarity = torch.einsum(
+        # In bfloat16, rounding would change the selected senses.
+        with torch.autocast(states.device.type, enabled=False):
+            centres = self.projected(self.centres[classes.clamp(min=0)])  # [u, S, axes]
+            cosines = torch.einsum(
                 "na,ntsa->nts", self.projected(states.detach().float()), centres[place]
             )
-        allowed = usable[place] & (words >= 0)[:, :, None]
-        similarity = similarity.masked_fill(~allowed, -torch.inf)
-        return torch.where(allowed, classes[place], -1).flatten(1), similarity.flatten(1)
+        allowed = usable[place] & (words >= 0)[:, :, None]  # [n, t, S]
+        cosines = cosines.masked_fill(~allowed, -torch.inf)
+        return torch.where(allowed, classes[place], -1).flatten(1), cosines.flatten(1)
 
     def projected(self, vectors: Tensor) -> Tensor:
         """Project states or centres `[..., dim]`, and L2-normalise them."""
@@ -156,13 +159,13 @@ class SenseTable(nn.Module):
 
         c ← (1 − α) c + α · mean(h)    (Algorithm 1, line 8, applied once per update; α is `rate`)
         """
-        chosen, place, counts = torch.unique(classes, return_inverse=True, return_counts=True)
-        sums = torch.zeros(len(chosen), self.dim, dtype=torch.float64, device=states.device)
-        means = (
-            sums.index_add_(0, place, states.double()).div_(counts[:, None]).to(self.centres.dtype)
-        )
-        self.centres[chosen] = (1 - rate) * self.centres[chosen] + rate * means
-        self.counts[chosen] += counts
+        selected, place, counts = torch.unique(classes, return_inverse=True, return_counts=True)
+        # Sum in float64, so that the result hardly depends on the order of the states.
+        sums = torch.zeros(len(selected), self.dim, dtype=torch.float64, device=states.device)
+        sums.index_add_(0, place, states.double())
+        means = (sums / counts[:, None]).to(self.centres.dtype)
+        self.centres[selected] = (1 - rate) * self.centres[selected] + rate * means
+        self.counts[selected] += counts
 
     @torch.no_grad()
     def remember(self, states: Tensor) -> None:
@@ -170,31 +173,36 @@ class SenseTable(nn.Module):
         lines 6 to 9).
         """
         size = len(self.queue)
-        kept = states[-size:]
-        first = int(self.seen) + len(states) - len(kept)
-        places = (torch.arange(len(kept), device=states.device) + first) % size
-        self.queue[places] = kept.to(self.queue.dtype)
+        latest = states[-size:]
+        first = int(self.seen) + len(states) - len(latest)
+        places = (torch.arange(len(latest), device=states.device) + first) % size
+        self.queue[places] = latest.to(self.queue.dtype)
         self.seen += len(states)
 
     @torch.no_grad()
     def keep_recent(self, states: Tensor, words: Tensor) -> None:
         """Replace the oldest stored states of each word that may have several senses with new
-        states `[n, kinds, dim]`.
+        states.
+
+        Args:
+            states: states of each use, `[n, states_per_use, dim]`.
+            words: word of each use, int64 `[n]`, or −1 for a use that is not stored.
         """
         size = self.recent.shape[1]
-        place = torch.searchsorted(self.several, words).clamp(max=max(0, len(self.several) - 1))
-        known = (
-            (self.several[place] == words).nonzero().squeeze(1)
-            if size and len(self.several)
-            else words[:0]
-        )
-        place, order = place[known].sort(stable=True)
-        uses = torch.bincount(place, minlength=len(self.several))
-        rank = torch.arange(len(place), device=place.device) - (uses.cumsum(0) - uses)[place]
-        last = rank >= uses[place] - size
-        slots = (self.n_recent[place] + rank)[last] % max(1, size)
-        self.recent[place[last], slots] = states[known[order[last]]].to(self.recent.dtype)
-        self.n_recent += uses
+        if not size or not len(self.several):
+            return
+        # Sort the uses by the place of their word in `several`, and keep text order within a word.
+        place = torch.searchsorted(self.several, words).clamp(max=len(self.several) - 1)
+        uses = (self.several[place] == words).nonzero().squeeze(1)
+        place, order = place[uses].sort(stable=True)
+        uses = uses[order]
+        n_uses = torch.bincount(place, minlength=len(self.several))
+        rank = torch.arange(len(place), device=place.device) - (n_uses.cumsum(0) - n_uses)[place]
+        # Of more uses than there are slots, only the last ones are written, each to its own slot.
+        latest = rank >= n_uses[place] - size
+        slots = (self.n_recent[place] + rank)[latest] % size
+        self.recent[place[latest], slots] = states[uses[latest]].to(self.recent.dtype)
+        self.n_recent += n_uses
 
     @torch.no_grad()
     def project(self, *, centred: bool = False, whiten: float = 0.0) -> None:
@@ -224,13 +232,17 @@ class SenseTable(nn.Module):
             live: mask of the senses to activate, bool `[n_classes]`; default: all senses.
         """
         first = self.index[:, 0]
-        self.live.copy_(torch.ones_like(self.live) if live is None else live)
+        if live is None:
+            self.live.fill_(True)
+        else:
+            self.live.copy_(live)
         if start == "fresh":
             self.live[first[self.several]] = False
-        if start == "copied":
-            number = torch.zeros_like(first).index_add_(0, self.words, self.live.to(first.dtype))
+        elif start == "copied":
+            n_live = torch.zeros_like(first).index_add_(0, self.words, self.live.to(first.dtype))
             self.weight.copy_(self.weight[first[self.words]])
-            self.bias.copy_((self.bias[first] - number.log())[self.words])
+            # exp(b − log n) = exp(b) / n: all senses together have the probability of the first.
+            self.bias.copy_((self.bias[first] - n_live.log())[self.words])
         self.counts.zero_()
 
     @torch.no_grad()
@@ -238,9 +250,10 @@ class SenseTable(nn.Module):
         """Return the most selected active sense of each word (the first in a tie), int64
         `[n_words]`.
         """
-        used = (self.index >= 0) & self.live[self.index.clamp(min=0)]
-        of_word = torch.where(used, self.counts[self.index.clamp(min=0)], -1)
-        return self.index.gather(1, of_word.argmax(1, keepdim=True)).squeeze(1)
+        classes = self.index.clamp(min=0)  # replaces the padding
+        active = (self.index >= 0) & self.live[classes]
+        counts = torch.where(active, self.counts[classes], -1)  # [n_words, S]
+        return self.index.gather(1, counts.argmax(1, keepdim=True)).squeeze(1)
 
     @torch.no_grad()
     def prune(self, below: float) -> int:
@@ -252,23 +265,23 @@ class SenseTable(nn.Module):
         """
         totals = torch.zeros(self.n_words, dtype=torch.int64, device=self.counts.device)
         totals.index_add_(0, self.words, self.counts * self.live)
-        most = self.most_selected()
-        share = self.counts / totals[self.words].clamp(min=1)
-        going = self.live & (share < below) & (totals[self.words] * below >= 1)
-        going[most] = False
-        self.live[going] = False
-        return int(going.sum())
+        totals = totals[self.words]  # selections of the word of each class
+        frequency = self.counts / totals.clamp(min=1)  # ρ in the paper
+        pruned = self.live & (frequency < below) & (totals * below >= 1)
+        pruned[self.most_selected()] = False
+        self.live[pruned] = False
+        return int(pruned.sum())
 
 
 def nearest(compared: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     """Return each state's class with the largest sum of cosines over the tables, int64 `[n]`, or −1
-    if it has no class.
+    if it has no class. `compared` contains the results of `SenseTable.compare` for each table.
     """
-    classes = compared[0][0]
+    classes = compared[0][0]  # the tables have the same classes
     if not classes.shape[1]:
         return classes.new_full((len(classes),), -1)
-    similarity = torch.stack([cosines for _, cosines in compared]).sum(0)
-    return classes.gather(1, similarity.argmax(1, keepdim=True)).squeeze(1)
+    total = torch.stack([cosines for _, cosines in compared]).sum(0)
+    return classes.gather(1, total.argmax(1, keepdim=True)).squeeze(1)
 
 
 def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
@@ -280,21 +293,24 @@ def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
             orthonormal axes.
     """
     centred = states.double() - states.double().mean(0)
-    squares, axes = torch.linalg.eigh(centred.t() @ centred / len(states))
-    axes, deviations = axes.flip(1)[:, :k], squares.flip(0)[:k].clamp(min=0).sqrt()
+    # `eigh` sorts the eigenvalues in ascending order.
+    variances, axes = torch.linalg.eigh(centred.t() @ centred / len(states))
+    axes, deviations = axes.flip(1)[:, :k], variances.flip(0)[:k].clamp(min=0).sqrt()
     if whiten:
-        axes = axes / deviations.clamp(min=1e-6 * float(deviations[0]) + 1e-30) ** whiten
+        smallest = 1e-6 * float(deviations[0]) + 1e-30  # do not divide by the deviation 0
+        axes = axes / deviations.clamp(min=smallest) ** whiten
     return axes.to(states.dtype)
 
 
 # -- the file
 # --------------------------------------------------------------------------------------------------
 def save_senses(tables: Sequence[SenseTable], folder: Path, settings: Mapping[str, Any]) -> None:
-    """Write `senses.safetensors`, which contains the tensors in `_KEPT` and the number of senses of
-    each word for each table, with the settings as JSON in the metadata."""
+    """Write `senses.safetensors`, which contains the tensors in `_SAVED` and the number of senses
+    of each word for each table, with the settings as JSON in the metadata."""
     parts: dict[str, Tensor] = {}
     for k, table in enumerate(tables):
-        parts |= {f"{k}.{name}": getattr(table, name).detach().cpu().contiguous() for name in _KEPT}
+        for name in _SAVED:
+            parts[f"{k}.{name}"] = getattr(table, name).detach().cpu().contiguous()
         parts[f"{k}.senses"] = (table.index >= 0).sum(1).to(torch.int32).cpu()
     # The metadata is a single entry, because safetensors would write several entries in random
     # order.
@@ -313,38 +329,43 @@ def open_senses(folder: str | Path) -> list[SenseTable]:
     Raises:
         InputError: the folder contains no senses, or the file is corrupt.
     """
-    path, tables = Path(folder) / SENSES_FILE, []
+    path = Path(folder) / SENSES_FILE
     if not path.is_file():
         raise InputError(
             f"there is no {SENSES_FILE} in this folder; calque pretrain --senses writes one",
             path=folder,
         )
+    tables = []
     with _reading(path, "the senses of a language model"), safe_open(path, framework="pt") as file:
-        for k in range(int(json.loads(file.metadata()["senses"])["tables"])):
-            parts = {name: file.get_tensor(f"{k}.{name}") for name in (*_KEPT, "senses")}
-            senses, (dim, axes) = parts.pop("senses"), parts["projection"].shape
-            with torch.random.fork_rng(
-                devices=[]
-            ):  # restore the random state after initial vectors are drawn
-                tables.append(SenseTable(senses.numpy(), dim, axes=axes, queue=axes))
-            tables[-1].load_state_dict(parts, strict=False)  # the file does not contain the queue
+        about = json.loads(file.metadata()["senses"])
+        for k in range(int(about["tables"])):
+            parts = {name: file.get_tensor(f"{k}.{name}") for name in (*_SAVED, "senses")}
+            n_senses = parts.pop("senses").numpy()
+            dim, axes = parts["projection"].shape
+            # Restore the random state after the initial vectors are drawn.
+            with torch.random.fork_rng(devices=[]):
+                table = SenseTable(n_senses, dim, axes=axes, queue=axes)
+            table.load_state_dict(parts, strict=False)  # the file does not contain the queue
+            tables.append(table)
     return tables
 
 
 @contextmanager
-def _reading(path: Path, what: str) -> Iterator[None]:
+def _reading(path: Path, content: str) -> Iterator[None]:
+    """Raise an InputError if the file is not readable as the expected content."""
     try:
         yield
     except Exception as error:  # libraries can raise any exception for a corrupt file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise InputError(f"the file does not contain {what} ({reason})", path=path) from error
+        raise InputError(f"the file does not contain {content} ({reason})", path=path) from error
 
 
+# -- the softmax
+# --------------------------------------------------------------------------------------------------
 SOFTMAX_FILE = "softmax.safetensors"
 MAX_LOGITS = 4_000_000  # maximum number of logits in memory if no gradients are computed
-_NOTHING = (
-    -1e30
-)  # score of an excluded class; with −∞, the gradient would be invalid if all classes were excluded
+# score of an excluded class; with −∞, the gradient would be invalid if all classes were excluded
+_EXCLUDED = -1e30
 
 
 class WordTable(nn.Module):
@@ -362,10 +383,10 @@ class WordTable(nn.Module):
 class Negatives(NamedTuple):
     """Negative classes sampled for an update."""
 
-    classes: np.ndarray  # sorted distinct classes, int64 `[n]`
-    tries: (
-        int | None
-    )  # number of draws needed for n distinct classes; None if all active classes are used
+    # sorted distinct classes, int64 `[n]`
+    classes: np.ndarray
+    # number of draws needed for n distinct classes; None if all active classes are used
+    tries: int | None
 
 
 class Targets(NamedTuple):
@@ -373,9 +394,8 @@ class Targets(NamedTuple):
 
     # word or selected sense, followed by senses of its translations, int64 `[n, k]`, padded with −1
     classes: Tensor
-    weights: (
-        Tensor  # weight of −log p of each class, `[n, k]`; the weights of a state sum to 1 (Eq. 7)
-    )
+    # weight of −log p of each class, `[n, k]`; the weights of a state sum to 1 (Eq. 7)
+    weights: Tensor
 
 
 class Sampler:
@@ -395,20 +415,24 @@ class Sampler:
         """Draw `count` distinct classes. Return None, which means all classes, if at most 2 ·
         `count` classes are active.
         """
-        live, sizes = self._live()
+        live, n_live = self._live()
         if 2 * count >= len(live):
             return None
-        first, drawn = np.cumsum(sizes) - sizes, np.zeros(0, dtype=np.int64)
+        first = np.cumsum(n_live) - n_live  # place of each word's first active class in `live`
+        drawn = np.zeros(0, dtype=np.int64)
         while True:
-            words = np.exp(rng.random(2 * count) * np.log(self._n + 1)).astype(np.int64) - 1
-            places = first[words := np.clip(words, 0, self._n - 1)]
+            # Invert the distribution function of p: P(k < x) = log(x + 1) / log(n + 1).
+            ranks = np.exp(rng.random(2 * count) * np.log(self._n + 1)).astype(np.int64) - 1
+            words = np.clip(ranks, 0, self._n - 1)
+            places = first[words]
             if isinstance(self._table, SenseTable):
-                places = places + (rng.random(2 * count) * sizes[words]).astype(np.int64)
+                places = places + (rng.random(2 * count) * n_live[words]).astype(np.int64)
             drawn = np.concatenate([drawn, live[places]])
-            classes, seen = np.unique(drawn, return_index=True)
+            classes, first_draw = np.unique(drawn, return_index=True)
             if len(classes) >= count:
-                last = np.partition(seen, count - 1)[count - 1]
-                return Negatives(classes[seen <= last], int(last) + 1)
+                # Stop at the draw that gave the last of `count` distinct classes.
+                last = np.partition(first_draw, count - 1)[count - 1]
+                return Negatives(classes[first_draw <= last], int(last) + 1)
 
     def log_expected(self, classes: np.ndarray, tries: int | None) -> np.ndarray:
         """Return log(1 − (1 − p)^tries), the log-probability that a class is among the negatives,
@@ -417,7 +441,9 @@ class Sampler:
         if tries is None:
             return np.zeros(len(classes))
         words = self._table.words.cpu().numpy()[classes]
-        p = np.log1p(1 / (words + 1.0)) / np.log(self._n + 1) / self._live()[1][words]
+        _, n_live = self._live()
+        p = np.log1p(1 / (words + 1.0)) / np.log(self._n + 1) / n_live[words]
+        # `expm1` and `log1p` remain exact for small p.
         return np.log(-np.expm1(tries * np.log1p(-p)))
 
     def _live(self) -> tuple[np.ndarray, np.ndarray]:
@@ -457,11 +483,10 @@ class Softmax(nn.Module):
 
     def draw(self, rng: np.random.Generator) -> list[Negatives | None]:
         """Return the negatives for each direction, or None if all classes are negatives."""
+        if self.negatives is None:
+            return [None, None]
         samplers = [self._samplers[side % len(self._samplers)] for side in (0, 1)]
-        return [
-            None if self.negatives is None else sampler.draw(self.negatives, rng)
-            for sampler in samplers
-        ]
+        return [sampler.draw(self.negatives, rng) for sampler in samplers]
 
     def loss(
         self, states: Tensor, targets: Targets, side: int = 0, negatives: Negatives | None = None
@@ -477,37 +502,44 @@ class Softmax(nn.Module):
         table, sampler = self.table(side), self._samplers[side % len(self._samplers)]
         if negatives is None:
             negatives = Negatives(np.flatnonzero(table.live.cpu().numpy()), None)
+        drawn = negatives.classes  # [d], sorted
+        wanted = targets.classes.cpu().numpy()  # [n, k]
+
+        def on_device(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(states.device)
+
         # Index the large table only once, so that its gradient is also computed only once.
-        drawn, wanted = negatives.classes, targets.classes.cpu().numpy()
         classes, place = np.unique(
             np.concatenate([drawn, np.maximum(wanted, 0).ravel()]), return_inverse=True
         )
-        rows = torch.from_numpy(classes).to(states.device)
+        rows = on_device(classes)
         weight, bias = table.weight.index_select(0, rows), table.bias.index_select(0, rows)
-        bias = bias - torch.from_numpy(sampler.log_expected(classes, negatives.tries)).to(bias)
-        columns, right = (
-            torch.from_numpy(part).to(states.device) for part in np.split(place, [len(drawn)])
-        )
-        right = right.view(wanted.shape)
-        # Exclude all targets of a state from the sum over drawn classes. For each target, the
-        # others are added again below.
-        hit = np.minimum(np.searchsorted(drawn, wanted), len(drawn) - 1)
-        struck, place_of = (
-            torch.from_numpy(part).to(states.device) for part in (drawn[hit] == wanted, hit)
-        )
-        scores = F.linear(states, weight[columns], bias[columns]).float()
-        state, k = struck.nonzero(as_tuple=True)
-        others = scores.index_put_(
-            (state, place_of[state, k]), scores.new_tensor(_NOTHING)
-        ).logsumexp(1)
-        answers = (states[:, None] * weight[right]).sum(2).float() + bias[right].float()
-        again = struck[:, None] | torch.eye(
-            wanted.shape[1], dtype=torch.bool, device=states.device
-        )  # [n, k, l]
-        among = answers[:, None].masked_fill(~again, -torch.inf).logsumexp(2)
-        return (
-            targets.weights.to(answers) * (torch.logaddexp(among, others[:, None]) - answers)
-        ).sum()
+        # Correct the scores for the sampling (Jean et al. 2015, §3).
+        bias = bias - on_device(sampler.log_expected(classes, negatives.tries)).to(bias)
+        drawn_rows = on_device(place[: len(drawn)])
+        target_rows = on_device(place[len(drawn) :]).view(wanted.shape)
+
+        # Scores of the drawn classes. Exclude all targets of a state from the sum over them,
+        # because below, each target is added to its own sum, and targets that were drawn to the
+        # sums of the state's other targets.
+        nearest_drawn = np.minimum(np.searchsorted(drawn, wanted), len(drawn) - 1)
+        was_drawn = on_device(drawn[nearest_drawn] == wanted)  # [n, k]
+        drawn_columns = on_device(nearest_drawn)
+        scores = F.linear(states, weight[drawn_rows], bias[drawn_rows]).float()  # [n, d]
+        state, k = was_drawn.nonzero(as_tuple=True)
+        excluded = scores.new_tensor(_EXCLUDED)
+        scores = scores.index_put_((state, drawn_columns[state, k]), excluded)
+        log_drawn = scores.logsumexp(1)
+
+        target_scores = (states[:, None] * weight[target_rows]).sum(2).float()
+        target_scores = target_scores + bias[target_rows].float()  # [n, k]
+        # included[n, k, l]: whether target l is in the sum for target k of state n
+        itself = torch.eye(wanted.shape[1], dtype=torch.bool, device=states.device)
+        included = was_drawn[:, None] | itself
+        log_targets = target_scores[:, None].masked_fill(~included, -torch.inf).logsumexp(2)
+        log_partition = torch.logaddexp(log_targets, log_drawn[:, None])
+        # Eqs. 3 and 4, and Eqs. 5 and 6 for translations; padding has the weight 0 (Eq. 7).
+        return (targets.weights.to(target_scores) * (log_partition - target_scores)).sum()
 
     @torch.inference_mode()
     def negative_log_likelihood(self, states: Tensor, words: Tensor, side: int = 0) -> Tensor:
@@ -516,15 +548,15 @@ class Softmax(nn.Module):
         """
         table = self.table(side)
         live = table.live.nonzero().squeeze(1)
-        weight, bias, of_word = table.weight[live], table.bias[live], table.words[live]
-        parts = []
-        for block, answers in zip(
-            *(x.split(max(1, MAX_LOGITS // len(live))) for x in (states, words)), strict=True
-        ):
+        weight, bias, class_words = table.weight[live], table.bias[live], table.words[live]
+        size = max(1, MAX_LOGITS // len(live))
+        losses = []
+        for block, block_words in zip(states.split(size), words.split(size), strict=True):
             scores = torch.addmm(bias, block, weight.t()).float()
-            right = scores.masked_fill(of_word != answers[:, None], -torch.inf)
-            parts.append(scores.logsumexp(1) - right.logsumexp(1))
-        return torch.cat(parts) if parts else states.new_zeros(0)
+            is_word = class_words == block_words[:, None]
+            word_scores = scores.masked_fill(~is_word, -torch.inf)
+            losses.append(scores.logsumexp(1) - word_scores.logsumexp(1))
+        return torch.cat(losses) if losses else states.new_zeros(0)
 
     def save(self, folder: Path, settings: Mapping[str, Any]) -> None:
         """Write `softmax.safetensors` or, with senses, `senses.safetensors`, which includes the
@@ -533,15 +565,11 @@ class Softmax(nn.Module):
         if self.senses:
             save_senses(self.senses, folder, settings)
             return
-        named = {
-            f"{name}.{k}": getattr(t, name)
-            for k, t in enumerate(self.tables)
-            for name in ("weight", "bias")
-        }
-        save_file(
-            {name: part.detach().cpu().contiguous() for name, part in named.items()},
-            folder / SOFTMAX_FILE,
-        )
+        parts: dict[str, Tensor] = {}
+        for k, table in enumerate(self.tables):
+            for name in ("weight", "bias"):
+                parts[f"{name}.{k}"] = getattr(table, name).detach().cpu().contiguous()
+        save_file(parts, folder / SOFTMAX_FILE)
 
     @classmethod
     def open(cls, folder: str | Path, *, words: int, dim: int, tables: int) -> Softmax:
@@ -556,22 +584,23 @@ class Softmax(nn.Module):
         """
         path = Path(folder)
         if not has_senses(path):
+            plain = []
             with _reading(path / SOFTMAX_FILE, "the softmax weights of this model"):
                 parts = load_file(path / SOFTMAX_FILE)
-                plain = [WordTable(words, dim) for _ in range(len(parts) // 2)]
-                for k, table in enumerate(plain):
+                for k in range(len(parts) // 2):  # each table has vectors and biases
+                    table = WordTable(words, dim)
                     table.load_state_dict(
-                        {name: parts[f"{name}.{k}"] for name in ("weight", "bias")}
+                        {"weight": parts[f"weight.{k}"], "bias": parts[f"bias.{k}"]}
                     )
+                    plain.append(table)
             return cls(plain)
         saved = open_senses(path)
-        if len(saved) != tables or any(
-            (table.n_words, table.dim) != (words, dim) for table in saved
-        ):
-            shapes = ", ".join(f"{table.n_words:,} × {table.dim}" for table in saved)
-            fact = (
-                f"the senses belong to another model: got tables of {shapes}, expected {tables} of "
-                f"{words:,} × {dim}"
+        shapes = [(table.n_words, table.dim) for table in saved]
+        if shapes != [(words, dim)] * tables:
+            shown = ", ".join(f"{n_words:,} × {size}" for n_words, size in shapes)
+            raise InputError(
+                f"the senses belong to another model: got tables of {shown}, expected {tables} of "
+                f"{words:,} × {dim}",
+                path=path / SENSES_FILE,
             )
-            raise InputError(fact, path=path / SENSES_FILE)
         return cls(saved)

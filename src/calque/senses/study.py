@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,9 +15,9 @@ from calque.senses.pretrain import PRESETS, model_class, pretrain, settings_for
 from calque.senses.training import Senses
 
 _BY_LANGUAGE = Mapping[str, str]
-# : value types of the keys in a table `[encoders.NAME.pretrain]`, except the settings of the
-# language model
-_READ: dict[str, Any] = {
+#: value types of the keys in a table `[encoders.NAME.pretrain]`, except the settings of the
+#: language model
+_TYPES: dict[str, Any] = {
     "model": str,
     "texts": _BY_LANGUAGE,
     "apart": bool,
@@ -30,69 +30,84 @@ _READ: dict[str, Any] = {
     "held_out": int,
 }
 #: keys that are passed to `pretrain` as arguments
-_HOW = ("limit", "pretokenized", "preset", "senses", "held_out")
+_ARGUMENTS = ("limit", "pretokenized", "preset", "senses", "held_out")
 
 
-def check_pretraining(name: str, given: Mapping[str, Any], source: str) -> None:
-    """Check the table `[encoders.NAME.pretrain]` in a study."""
+def check_pretraining(name: str, table: Mapping[str, Any], source: str) -> None:
+    """Check the table `[encoders.NAME.pretrain]` in a study.
+
+    Args:
+        name: name of the encoder.
+        table: content of the table.
+        source: source language of the study.
+
+    Raises:
+        SettingError: a value is invalid.
+    """
     where = f"encoders.{name}.pretrain"
-    if not given.get("texts"):
+    texts = table.get("texts")
+    if not texts:
         raise SettingError(f'{where} has no texts, expected e.g. texts = {{ en = "en.txt.gz" }}')
-    model = given.get("model", "bert")
-    check(where, given, {**of(model_class(model), "start"), **_READ})
-    if isinstance(given.get("senses"), Mapping):
-        check(f"{where}.senses", given["senses"], of(Senses))
-    if given.get("apart") and given.get("pairs"):
+    model, senses = table.get("model", "bert"), table.get("senses")
+    check(where, table, {**of(model_class(model), "start"), **_TYPES})
+    if isinstance(senses, Mapping):
+        check(f"{where}.senses", senses, of(Senses))
+    if table.get("apart") and table.get("pairs"):
         raise SettingError(f"{where}: apart and pairs cannot be combined")
-    if given.get("pairs") and (source not in given["texts"] or len(given["texts"]) < 2):
+    if table.get("pairs") and (source not in texts or len(texts) < 2):
         raise SettingError(
             f"{where}: pairs needs texts in the source language {source} and in another language"
         )
-    dictionaries = given.get("dictionaries", {})
-    if dictionaries and ("senses" not in given or given.get("apart")):
+    dictionaries = table.get("dictionaries", {})
+    if dictionaries and ("senses" not in table or table.get("apart")):
         raise SettingError(f"{where}: dictionaries need senses, and cannot be combined with apart")
-    for name in dictionaries:
-        if not any(pair_of(name, list(each.texts)) for each in trainings(given, source)):
-            langs = f"{source} and another of" if given.get("pairs") else "two of"
-            raise SettingError(
-                f"{where}.dictionaries: keys must name {langs} {', '.join(given['texts'])}, e.g. "
-                f"en-de, got {name!r}"
-            )
-    options = {name: value for name, value in given.items() if name not in _READ}
+    _check_dictionaries(where, table, dictionaries, source)
+    options = {key: value for key, value in table.items() if key not in _TYPES}
     try:
-        model_class(model)(
-            **settings_for(
-                model,
-                preset=given.get("preset"),
-                senses=given.get("senses"),
-                langs=list(given["texts"]),
-                translated=bool(dictionaries),
-                options=options,
-            )
+        settings = settings_for(
+            model,
+            preset=table.get("preset"),
+            senses=senses,
+            langs=list(texts),
+            translated=bool(dictionaries),
+            options=options,
         )
+        model_class(model)(**settings)  # checks the values
     except SettingError as error:
         raise SettingError(f"{where}: {error}") from error
+
+
+def _check_dictionaries(
+    where: str, table: Mapping[str, Any], names: Iterable[str], source: str
+) -> None:
+    """Check that each dictionary is between two languages of a training run."""
+    runs = trainings(table, source)
+    for name in names:
+        if not any(pair_of(name, list(run.texts)) for run in runs):
+            langs = f"{source} and another of" if table.get("pairs") else "two of"
+            raise SettingError(
+                f"{where}.dictionaries: keys must name {langs} {', '.join(table['texts'])}, e.g. "
+                f"en-de, got {name!r}"
+            )
 
 
 def train(step: Step, folder: Path) -> list[dict[str, Any]]:
     """Pretrain the encoder of a step, and return its scores on held-out text."""
     options = dict(step.settings)
-    model, langs, named = (
-        options.pop("model", "bert"),
-        options.pop("langs"),
-        options.pop("dictionaries", []),
-    )
-    pairs = [pair for name in named if (pair := pair_of(name, langs)) is not None]
-    dictionaries = list(zip(pairs, step.files.get("dictionary", []), strict=True))
-    texts = list(zip(langs, step.files["text"], strict=True))
-    how = {name: options.pop(name) for name in _HOW if name in options}
+    model, langs = options.pop("model", "bert"), options.pop("langs")
+    pairs = []  # languages of each dictionary; `pair_of` returns None for other languages
+    for name in options.pop("dictionaries", []):
+        pair = pair_of(name, langs)
+        if pair is not None:
+            pairs.append(pair)
+    arguments = {name: options.pop(name) for name in _ARGUMENTS if name in options}
     record = pretrain(
-        texts,
+        list(zip(langs, step.files["text"], strict=True)),
         out=folder,
         model=model,
-        dictionaries=dictionaries,
+        dictionaries=list(zip(pairs, step.files.get("dictionary", []), strict=True)),
         options=options,
         overwrite=True,
-        **how,
+        **arguments,
     )
     return record["scores"]

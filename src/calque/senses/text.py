@@ -19,8 +19,8 @@ from calque.senses.elmo import END, with_ends
 from calque.storage import json_text
 from calque.text import Sentence, Sentences, number_words
 
-# : index of out-of-vocabulary words (after those of the boundary tokens), and index of the first
-# vocabulary word
+#: index of out-of-vocabulary words (after those of the boundary tokens), and index of the first
+#: vocabulary word
 UNKNOWN, FIRST_WORD = END + 1, END + 2
 VOCABULARY_FILE = "vocabulary.json"
 
@@ -55,28 +55,32 @@ class Blocks:
         """
         sizes = np.diff(split.offsets)
         inner = np.flatnonzero(sizes > 2)  # sentences with words
-        if len(inner) and sizes[inner].max() > length:
+        sizes = sizes[inner]
+        if len(inner) and sizes.max() > length:
             raise SettingError(
-                f"length must be at least {sizes[inner].max()} (the longest sentence), got {length}"
+                f"length must be at least {sizes.max()} (the longest sentence), got {length}"
             )
-        # The special token before a sentence is kept only at the beginning of a block.
-        first, filled = np.zeros(len(inner), dtype=bool), length
-        for k, size in enumerate(sizes[inner].tolist()):
+        # The special token before a sentence is kept only at the beginning of a block, so any other
+        # sentence adds one subword less to a block.
+        begins_block, filled = np.zeros(len(inner), dtype=bool), length
+        for k, size in enumerate(sizes.tolist()):
             if filled + size - 1 > length:
-                first[k], filled = True, size
+                begins_block[k], filled = True, size
             else:
                 filled += size - 1
-        skipped = (~first).astype(np.int64)
-        taken = sizes[inner] - skipped
+        skipped = (~begins_block).astype(np.int64)
+        taken = sizes - skipped
         places = ranges(split.offsets[inner] + skipped, taken)
-        ids = split.ids[places].astype(np.int32)
-        whole = np.zeros(len(split.ids), dtype=bool)
-        begins = np.repeat(split.offsets[:-1], np.diff(split.word_offsets)) + split.word_starts
-        whole[begins[split.word_lengths == 1]] = True
-        ends = np.cumsum(taken)
-        starts = (ends - taken)[first]
+        # A subword is a whole word if a word begins there and has no other subword.
+        is_word = np.zeros(len(split.ids), dtype=bool)
+        word_starts = np.repeat(split.offsets[:-1], np.diff(split.word_offsets)) + split.word_starts
+        is_word[word_starts[split.word_lengths == 1]] = True
+        sentence_offsets = offsets_of(taken)
+        starts = sentence_offsets[:-1][begins_block]
         return cls(
-            ids, np.append(starts, ends[-1] if len(ends) else 0).astype(np.int64), whole[places]
+            split.ids[places].astype(np.int32),
+            np.append(starts, sentence_offsets[-1]),
+            is_word[places],
         )
 
     def padded(self, numbers: np.ndarray, pad: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -84,9 +88,11 @@ class Blocks:
         are whole words.
         """
         lengths = self.lengths[numbers]
-        inside, places = np.arange(width) < lengths[:, None], ranges(self.offsets[numbers], lengths)
-        ids, whole = np.full(inside.shape, pad, dtype=np.int32), np.zeros(inside.shape, dtype=bool)
+        places = ranges(self.offsets[numbers], lengths)
+        inside = np.arange(width) < lengths[:, None]
+        ids = np.full(inside.shape, pad, dtype=np.int32)
         ids[inside] = self.ids[places]
+        whole = np.zeros(inside.shape, dtype=bool)
         if self.words is not None:
             whole[inside] = self.words[places]
         return ids, whole
@@ -114,38 +120,41 @@ class Mixture:
     def __init__(
         self, languages: Mapping[str, Blocks], *, batch: int, alpha: float = 0.5, seed: int = 0
     ):
-        empty = [name for name, blocks in languages.items() if not len(blocks)]
+        empty = [lang for lang, blocks in languages.items() if not len(blocks)]
         if empty or not languages:
             raise SettingError(f"there is no text in {', '.join(empty) or 'any language'}")
         self.languages, self.batch, self.seed = dict(languages), batch, seed
-        sizes = np.array([len(blocks.ids) for blocks in languages.values()], dtype=np.float64)
-        chance = sizes**alpha / (sizes**alpha).sum()
-        total = sum(map(len, languages.values()))
-        # The probabilities refer to subwords. Convert them to blocks, whose mean length depends on
-        # the language.
-        mean = sizes / np.array([len(blocks) for blocks in languages.values()]) if alpha else 1.0
-        drawn = chance / mean / (chance / mean).sum() * total
-        self.drawn = dict(
-            zip(languages, np.maximum(1, np.round(drawn)).astype(int).tolist(), strict=True)
-        )
+        n_subwords = np.array([len(blocks.ids) for blocks in languages.values()], dtype=np.float64)
+        n_blocks = np.array([len(blocks) for blocks in languages.values()])
+        weights = n_subwords**alpha / (n_subwords**alpha).sum()
+        if alpha:
+            # The probabilities refer to subwords. Convert them to blocks, whose mean length depends
+            # on the language.
+            weights = weights / (n_subwords / n_blocks)
+        drawn = weights / weights.sum() * n_blocks.sum()
+        #: number of blocks of each language that are sampled in an epoch
+        self.drawn = {
+            lang: max(1, round(number))
+            for lang, number in zip(languages, drawn.tolist(), strict=True)
+        }
         self.steps_per_epoch = max(1, sum(self.drawn.values()) // batch)
 
     def epoch(self, number: int) -> list[list[tuple[str, np.ndarray]]]:
         """Return the updates of epoch `number`, each as block indices for each language. The result
         depends only on `number`.
         """
-        names, chosen = [], []
-        for index, (name, count) in enumerate(self.drawn.items()):
-            names.append(np.full(count, index))
-            chosen.append(self._draw(index, len(self.languages[name]), number * count, count))
-        language, block = np.concatenate(names), np.concatenate(chosen)
+        languages, blocks = [], []  # language index and block index of each sampled block
+        for index, (lang, count) in enumerate(self.drawn.items()):
+            languages.append(np.full(count, index))
+            blocks.append(self._draw(index, len(self.languages[lang]), number * count, count))
+        language, block = np.concatenate(languages), np.concatenate(blocks)
         order = np.random.default_rng([self.seed, 1, number]).permutation(len(block))
-        labels = list(self.languages)
+        names = list(self.languages)
         updates = []
         for start in range(0, self.steps_per_epoch * self.batch, self.batch):
             rows = order[start : start + self.batch]
             updates.append(
-                [(labels[k], block[rows[language[rows] == k]]) for k in np.unique(language[rows])]
+                [(names[k], block[rows[language[rows] == k]]) for k in np.unique(language[rows])]
             )
         return updates
 
@@ -156,7 +165,8 @@ class Mixture:
         parts = []
         for cycle in range(start // n, (start + count - 1) // n + 1):
             order = np.random.default_rng([self.seed, 2, index, cycle]).permutation(n)
-            parts.append(order[max(0, start - cycle * n) : start + count - cycle * n])
+            first = cycle * n  # position of the permutation in the sequence
+            parts.append(order[max(0, start - first) : start + count - first])
         return np.concatenate(parts)
 
     @property
@@ -191,13 +201,13 @@ def mask(
     """
     possible = np.flatnonzero(~np.isin(ids, special))
     chosen = np.sort(rng.choice(possible, size=max(1, round(share * len(possible))), replace=False))
-    read = ids.copy()
-    fate = rng.random(len(chosen))
+    draw = rng.random(len(chosen))  # the last 10% are not changed
+    masked = ids.copy()
+    masked.flat[chosen[draw < 0.8]] = mask_id
+    swapped = chosen[(draw >= 0.8) & (draw < 0.9)]
     ordinary = np.setdiff1d(np.arange(vocabulary), special)
-    read.flat[chosen[fate < 0.8]] = mask_id
-    swapped = chosen[(fate >= 0.8) & (fate < 0.9)]
-    read.flat[swapped] = rng.choice(ordinary, size=len(swapped))
-    return read, chosen
+    masked.flat[swapped] = rng.choice(ordinary, size=len(swapped))
+    return masked, chosen
 
 
 # -- words
@@ -209,16 +219,16 @@ class Vocabulary:
     Attributes:
         words: words to predict; the index of `words[k]` is `k + FIRST_WORD`.
         counts: number of occurrences of each index in the training text, int64 `[size]`.
+        index: index of each word.
     """
 
     words: tuple[str, ...]
     counts: np.ndarray
-    _numbers: dict[str, int] = field(init=False, repr=False, compare=False)
+    index: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        object.__setattr__(
-            self, "_numbers", {word: k for k, word in enumerate(self.words, FIRST_WORD)}
-        )
+        index = {word: k for k, word in enumerate(self.words, FIRST_WORD)}
+        object.__setattr__(self, "index", index)
 
     def __len__(self) -> int:
         """Number of indices, including the boundary tokens and the unknown word."""
@@ -228,9 +238,8 @@ class Vocabulary:
         """Return the index of each word, int64 `[n]`, or `UNKNOWN` for an out-of-vocabulary
         word.
         """
-        return np.fromiter(
-            (self._numbers.get(word, UNKNOWN) for word in words), dtype=np.int64, count=len(words)
-        )
+        numbers = (self.index.get(word, UNKNOWN) for word in words)
+        return np.fromiter(numbers, dtype=np.int64, count=len(words))
 
     def unigram(self) -> np.ndarray:
         """Return the unigram probability of each index with add-one smoothing, float64 `[size]`."""
@@ -238,9 +247,9 @@ class Vocabulary:
 
     @property
     def fingerprint(self) -> str:
-        return hashlib.blake2b(
-            json_text([self.words, self.counts.tolist()]).encode(), digest_size=16
-        ).hexdigest()
+        """Hash of the words and counts."""
+        text = json_text([self.words, self.counts.tolist()])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def save(self, folder: Path) -> None:
         about = {"words": self.words, "counts": self.counts.tolist()}
@@ -308,37 +317,40 @@ class WordText:
         Raises:
             SettingError: no word is frequent enough.
         """
-        word_types: dict[str, int] = {}
+        type_numbers: dict[str, int] = {}  # word types of all languages, in order of appearance
         numbered: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         for lang, text in texts.items():
-            _, numbers, offsets = number_words(text, lower=lower, vocabulary=word_types)
+            _, numbers, offsets = number_words(text, lower=lower, vocabulary=type_numbers)
             numbered[lang] = numbers, offsets
-        counts, seen = np.zeros(len(word_types), dtype=np.int64), np.zeros(len(word_types))
-        for numbers, _ in numbered.values():
-            occurred = np.bincount(numbers, minlength=len(word_types))
-            counts += occurred
-            seen += occurred * float(max(1, len(numbers))) ** (alpha - 1)
-        seen[counts < min_count] = -1  # such words are sorted last and never predicted
-        order = np.argsort(-seen, kind="stable")
+        counts = np.zeros(len(type_numbers), dtype=np.int64)
+        frequency = np.zeros(len(type_numbers))  # expected, up to a factor, in the sampled text
+        n_sentences = 0
+        for numbers, offsets in numbered.values():
+            language_counts = np.bincount(numbers, minlength=len(type_numbers))
+            counts += language_counts
+            frequency += language_counts * float(max(1, len(numbers))) ** (alpha - 1)
+            n_sentences += int((np.diff(offsets) > 0).sum())
+        frequency[counts < min_count] = -1  # such words are sorted last and never predicted
+        order = np.argsort(-frequency, kind="stable")
         n_words = min(size - FIRST_WORD, int((counts >= min_count).sum()))
         if not n_words:
             raise SettingError(
                 f"no word occurs at least {min_count} times; lower min_count or give more text"
             )
-        spelled = list(word_types)
-        names = [spelled[k] for k in order.tolist()]
-        sentences = sum(int((np.diff(offsets) > 0).sum()) for _, offsets in numbered.values())
-        ends = np.array([sentences, sentences, counts[order[n_words:]].sum()])
+        spelling = list(type_numbers)
+        word_types = [spelling[k] for k in order.tolist()]
+        # counts of `BEGIN`, `END` and `UNKNOWN`
+        special_counts = np.array([n_sentences, n_sentences, counts[order[n_words:]].sum()])
         vocabulary = Vocabulary(
-            tuple(names[:n_words]), np.concatenate([ends, counts[order[:n_words]]])
+            tuple(word_types[:n_words]), np.concatenate([special_counts, counts[order[:n_words]]])
         )
-        rank = np.empty(len(order), dtype=np.int64)
-        rank[order] = np.arange(len(order)) + FIRST_WORD
-        return cls(
-            vocabulary,
-            names,
-            {lang: _blocks(rank[n], offsets, length) for lang, (n, offsets) in numbered.items()},
-        )
+        index = np.empty(len(order), dtype=np.int64)  # index of each word type after sorting
+        index[order] = np.arange(len(order)) + FIRST_WORD
+        blocks = {
+            lang: _blocks(index[numbers], offsets, length)
+            for lang, (numbers, offsets) in numbered.items()
+        }
+        return cls(vocabulary, word_types, blocks)
 
     @classmethod
     def seen_by(
@@ -352,21 +364,27 @@ class WordText:
         and "" as the language.
         """
         names, numbers, offsets = number_words(sentences)
-        # Lower-cased here and not in `number_words`, because unknown words whose spellings differ
-        # keep separate indices.
-        names = [name.lower() for name in names] if lower else names
-        known = vocabulary.numbers(names)
-        new = np.flatnonzero(known == UNKNOWN)
-        known[new] = len(vocabulary) + np.arange(len(new))
+        if lower:
+            # `number_words` would merge unknown words whose spellings differ in case only.
+            names = [name.lower() for name in names]
+        index = vocabulary.numbers(names)
+        # Out-of-vocabulary words follow the vocabulary, because each is read as its characters.
+        new = np.flatnonzero(index == UNKNOWN)
+        index[new] = len(vocabulary) + np.arange(len(new))
         word_types = [*vocabulary.words, *(names[k] for k in new.tolist())]
         longest = int(np.diff(offsets).max(initial=0)) + 1
-        return cls(vocabulary, word_types, {"": _blocks(known[numbers], offsets, longest)})
+        return cls(vocabulary, word_types, {"": _blocks(index[numbers], offsets, longest)})
 
 
 def _blocks(numbers: np.ndarray, offsets: np.ndarray, length: int) -> Blocks:
+    """Add boundary tokens to each sentence, and split it into blocks with at most `length`
+    predictions that overlap by one word.
+    """
     ids, offsets = with_ends(numbers, np.unique(offsets))  # `np.unique` drops empty sentences
-    lengths, starts, ends = np.diff(offsets), offsets[:-1], offsets[1:]
-    parts = -(-(lengths - 1) // length)
-    first = np.repeat(starts, parts) + ranges(np.zeros_like(parts), parts) * length
-    sizes = np.minimum(first + length + 1, np.repeat(ends, parts)) - first
+    starts, ends = offsets[:-1], offsets[1:]
+    # Each direction predicts all ids of a block but one. Divide by `length`, and round up.
+    n_blocks = -(-(ends - starts - 1) // length)
+    block_number = ranges(np.zeros_like(n_blocks), n_blocks)  # number within the sentence
+    first = np.repeat(starts, n_blocks) + block_number * length
+    sizes = np.minimum(first + length + 1, np.repeat(ends, n_blocks)) - first
     return Blocks(ids[ranges(first, sizes)], offsets_of(sizes))

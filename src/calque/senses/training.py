@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -25,10 +25,16 @@ from calque.text import Sentences
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
 
+if TYPE_CHECKING:
+    from calque.encoders.base import Encoder
+
 _RECENT = 60  # maximum number of recent states to cluster for each word
 # maximum number of translations of a word per language; the first dictionary entries are used
 _TRANSLATIONS = 4
 _WHITEN = 0.5  # with start="grouped", axes are divided by this power of their standard deviation
+
+#: block indices of an update for each language
+Update = list[tuple[str, np.ndarray]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,19 +111,39 @@ class Senses:
         """Return `number` tables for the words with the frequencies `counts` in the training text,
         int `[n_words]`.
         """
-        several = np.where(counts > 0, self.senses, 1)
         if self.occurrences:
-            several = np.clip(counts // self.occurrences, 1, self.senses)
-        slots = np.where(several > 1, several + 1, 1) if self.start == "fresh" else several
-        kept: dict[str, Any] = {"recent": _RECENT, "kinds": number} if self.grouped else {}
-        how = {"axes": self.axes, "queue": self.queue, "spread": self.spread, **kept}
-        return [SenseTable(slots, dim, **how) for _ in range(number)]
+            n_senses = np.clip(counts // self.occurrences, 1, self.senses)
+        else:
+            n_senses = np.where(counts > 0, self.senses, 1)
+        if self.start == "fresh":
+            # One more sense for the warm-up, which `SenseTable.open` deactivates (n_context = 6 for
+            # 5 senses, Appendix D.1).
+            n_senses = np.where(n_senses > 1, n_senses + 1, 1)
+        recent, states_per_use = 0, 1
+        if self.grouped:
+            # With two tables (ELMo), the state that predicts a word differs from the state that
+            # selects its sense, so both are stored.
+            recent, states_per_use = _RECENT, number
+        return [
+            SenseTable(
+                n_senses,
+                dim,
+                axes=self.axes,
+                queue=self.queue,
+                spread=self.spread,
+                recent=recent,
+                states_per_use=states_per_use,
+            )
+            for _ in range(number)
+        ]
 
     def warmup_of(self, updates: int) -> int:
         """Return the number of warm-up updates, during which each word has one sense."""
         if self.warmup is not None:
             return self.warmup
-        return max(1, updates // 2) if self.grouped else min(20_000, max(1, updates // 10))
+        if self.grouped:
+            return max(1, updates // 2)
+        return min(20_000, max(1, updates // 10))
 
 
 class Translations:
@@ -146,52 +172,67 @@ class Translations:
         vocabulary: Mapping[str, int],
     ):
         self.languages = list(languages)
-        forms: dict[str, list[int]] = {}
+        # One column for each language other than that of the text.
+        self._no_translations = np.full(
+            (max(1, len(self.languages) - 1), _TRANSLATIONS), -1, dtype=np.int64
+        )
+        # translations of each word, keyed by the index of its language and the index of the word
+        rows: dict[tuple[int, int], np.ndarray] = {}
+        spellings: dict[str, list[int]] = {}
         for word, number in vocabulary.items():
-            forms.setdefault(word.lower(), []).append(number)
-        n, size = len(self.languages), max(vocabulary.values(), default=-1) + 1
-        nothing = np.full((max(1, n - 1), _TRANSLATIONS), -1, dtype=np.int64)
-        rows: dict[
-            tuple[int, int], np.ndarray
-        ] = {}  # keyed by language and word, `[n_languages - 1, _TRANSLATIONS]`
+            spellings.setdefault(word.lower(), []).append(number)
         for dictionary in dictionaries:
-            place, langs = dictionary.path or "the dictionary", dictionary.langs
-            if not set(langs) <= set(self.languages) or langs[0] == langs[1]:
-                text = ", ".join(self.languages)
+            first, second = self._language_indices(dictionary)
+            source, target = dictionary.source, dictionary.target
+            forward = list(_translated(source, target, vocabulary, spellings))
+            backward = list(_translated(target, source, vocabulary, spellings))
+            if not forward and not backward:
                 raise SettingError(
-                    f"{place} must be between two different languages of the text ({text}), got "
-                    f"{'-'.join(langs)}"
+                    f"{_place(dictionary)}: none of the {len(dictionary):,} pairs has two different "
+                    "words of the vocabulary; "
+                    f"are the languages {' and '.join(dictionary.langs)}?"
                 )
-            first, second = (self.languages.index(lang) for lang in langs)
-            columns, pairs = (dictionary.source, dictionary.target), 0
-            for source, other, words, translated in (
-                (first, second, *columns),
-                (second, first, *columns[::-1]),
-            ):
-                for word, translation in zip(words, translated, strict=True):
-                    wanted = (vocabulary.get(translation), *forms.get(translation.lower(), ()))
-                    for number in forms.get(word.lower(), ()):
-                        right = next((k for k in wanted if k not in (None, number)), None)
-                        if right is not None:
-                            pairs += 1
-                            several = rows.setdefault((source, number), nothing.copy())[
-                                other - (other > source)
-                            ]
-                            if right not in several and several[-1] < 0:
-                                several[np.argmax(several < 0)] = right
-            if not pairs:
-                raise SettingError(
-                    f"{place}: none of the {len(dictionary):,} pairs has two different words of "
-                    "the vocabulary; "
-                    f"are the languages {' and '.join(langs)}?"
-                )
-        # The last column stands for words with larger indices, which have no translations.
-        index, keys = np.zeros((n, size + 1), dtype=np.int64), sorted(rows)
-        for k, (source, number) in enumerate(keys, 1):
-            index[source, number] = k
+            self._add(rows, first, second, forward)
+            self._add(rows, second, first, backward)
+        # `index` maps a language and a word to a row; row 0 has no translations. The last column
+        # stands for words with larger indices, which have no translations.
+        n_words = max(vocabulary.values(), default=-1) + 1
+        index = np.zeros((len(self.languages), n_words + 1), dtype=np.int64)
+        keys = sorted(rows)
+        for row, (language, word) in enumerate(keys, 1):
+            index[language, word] = row
         self.words = {lang: int((index[k] > 0).sum()) for k, lang in enumerate(self.languages)}
         self._index = torch.from_numpy(index)
-        self._rows = torch.from_numpy(np.stack([nothing, *(rows[key] for key in keys)]))
+        self._rows = torch.from_numpy(
+            np.stack([self._no_translations, *(rows[key] for key in keys)])
+        )
+
+    def _language_indices(self, dictionary: Dictionary) -> tuple[int, int]:
+        """Return the indices of the dictionary's two languages."""
+        source, target = dictionary.langs
+        if source == target or not {source, target} <= set(self.languages):
+            raise SettingError(
+                f"{_place(dictionary)} must be between two different languages of the text "
+                f"({', '.join(self.languages)}), got {source}-{target}"
+            )
+        return self.languages.index(source), self.languages.index(target)
+
+    def _add(
+        self,
+        rows: dict[tuple[int, int], np.ndarray],
+        source: int,
+        target: int,
+        pairs: Sequence[tuple[int, int]],
+    ) -> None:
+        """Add pairs of words to `rows`, in dictionary order, until a row is full."""
+        # A word has no translations into its own language, so later languages move up by one.
+        column = target - 1 if target > source else target
+        for word, translation in pairs:
+            if (source, word) not in rows:
+                rows[source, word] = self._no_translations.copy()
+            row = rows[source, word][column]
+            if translation not in row and row[-1] < 0:
+                row[np.argmax(row < 0)] = translation
 
     @property
     def fingerprint(self) -> str:
@@ -211,10 +252,46 @@ class Translations:
         return self._rows[self._index[languages, words.clamp(max=self._index.shape[1] - 1)]]
 
 
-# : Hidden states `[n, kinds · dim]` of this process's predictions, in text order; they predict the
-# word and select its sense. : The second tensor, int64 `[n, 3]`, contains the word, its class (the
-# selected sense) and a mask flag for each prediction.
-Selected = tuple[Tensor, Tensor]
+def _place(dictionary: Dictionary) -> str:
+    return dictionary.path or "the dictionary"
+
+
+def _translated(
+    words: Sequence[str],
+    translations: Sequence[str],
+    vocabulary: Mapping[str, int],
+    spellings: Mapping[str, Sequence[int]],
+) -> Iterator[tuple[int, int]]:
+    """Yield the index of every spelling of each word, and the index of its translation.
+
+    Args:
+        words, translations: columns of a dictionary.
+        vocabulary: index of each word.
+        spellings: indices of all spellings of each lower-cased word, the most frequent first.
+    """
+    for word, translation in zip(words, translations, strict=True):
+        candidates = list(spellings.get(translation.lower(), ()))
+        if translation in vocabulary:
+            candidates.insert(0, vocabulary[translation])
+        for number in spellings.get(word.lower(), ()):
+            # A word that both languages share is not its own translation.
+            others = [candidate for candidate in candidates if candidate != number]
+            if others:
+                yield number, others[0]
+
+
+class Selected(NamedTuple):
+    """Senses that this process's predictions selected, in text order.
+
+    Attributes:
+        states: hidden states, `[n, k · dim]`: the state that predicts the word, and, if another
+            state selects the sense, that state (last).
+        numbers: the word, its class (the selected sense), and whether the state is independent of
+            the word itself (for BERT: whether the word is masked), int64 `[n, 3]`.
+    """
+
+    states: Tensor
+    numbers: Tensor
 
 
 class SenseTraining:
@@ -238,7 +315,8 @@ class SenseTraining:
         self.tables, self.settings, self.processes = list(tables), settings, processes
         self.translations = None if translations is None else translations.to(processes.device)
         self._warmup, self._seed = settings.warmup_of(updates), seed
-        self._pending: list[tuple[Selected, list[int]]] = []
+        self._pending: list[Selected] = []
+        self._counts: list[int] = []
         if self._warmup == 0:
             self._open()
 
@@ -262,55 +340,63 @@ class SenseTraining:
             words, languages: index of each word, and index of its text's language, int64 `[n]`.
             whole: mask of words that may have translations, bool `[n]`; default: all words.
         """
-        own = self._nearest(states, words[:, None])
+        sense = self._nearest(states, words[:, None])[:, None]
         dtype = self.tables[0].centres.dtype
         if self.translations is None:
-            return Targets(own[:, None], torch.ones_like(own[:, None], dtype=dtype))
-        translations = self.translations.of(languages, words)
+            return Targets(sense, torch.ones_like(sense, dtype=dtype))
+        translations = self.translations.of(languages, words)  # [n, n_languages - 1, t]
         if whole is not None:
             translations = translations.masked_fill(~whole[:, None, None], -1)
-        found = torch.stack(
-            [self._nearest(states, several) for several in translations.unbind(1)], dim=1
+        # The nearest sense of a translation into each other language (§3.2), [n, n_languages - 1].
+        translated = torch.stack(
+            [self._nearest(states, candidates) for candidates in translations.unbind(1)], dim=1
         )
-        for k in range(1, found.shape[1]):  # a word that two languages share is a single class
-            again = (found[:, k, None] == found[:, :k]).any(1)
-            found[:, k] = found[:, k].masked_fill(again, -1)
-        exists = found >= 0
+        # A word that two languages share is a single class, and counts once.
+        for k in range(1, translated.shape[1]):
+            repeated = (translated[:, k, None] == translated[:, :k]).any(1)
+            translated[:, k] = translated[:, k].masked_fill(repeated, -1)
+        # Eq. 7: half of the weight for the sense itself, and half for its translations, if any.
+        exists = translated >= 0
         number = exists.sum(1, keepdim=True)
-        weights = torch.where(exists, 0.5 / number.clamp(min=1), 0.0)
-        first = torch.where(number > 0, 0.5, 1.0)
+        sense_weight = torch.where(number > 0, 0.5, 1.0)
+        translation_weights = torch.where(exists, 0.5 / number.clamp(min=1), 0.0)
         return Targets(
-            torch.cat([own[:, None], found], dim=1), torch.cat([first, weights], dim=1).to(dtype)
+            torch.cat([sense, translated], dim=1),
+            torch.cat([sense_weight, translation_weights], dim=1).to(dtype),
         )
 
     def _nearest(self, states: Mapping[int, Tensor], words: Tensor) -> Tensor:
         return nearest(
-            [self.tables[side].compared(of_side, words) for side, of_side in states.items()]
+            [self.tables[side].compare(side_states, words) for side, side_states in states.items()]
         )
 
     def keep(self, selected: Sequence[Selected | None], counts: list[int]) -> None:
         """Store the selections for each table (None if this process has no text) and each process's
         number of predictions.
         """
-        nothing = [
-            (t.centres[:0].repeat(1, len(self.tables)), t.counts[:0, None].repeat(1, 3))
-            for t in self.tables
-        ]
-        self._pending = [
-            (part or none, counts) for part, none in zip(selected, nothing, strict=True)
-        ]
+        self._counts, self._pending = counts, []
+        for table, part in zip(self.tables, selected, strict=True):
+            if part is None:  # no rows, but the width that the other processes gather
+                part = Selected(
+                    table.centres[:0].repeat(1, len(self.tables)),
+                    table.counts[:0, None].repeat(1, 3),
+                )
+            self._pending.append(part)
 
     def after_update(self, step: int) -> None:
         """Update the tables after update `step` of the weights."""
         settings = self.settings
-        for table, (selected, counts) in zip(self.tables, self._pending, strict=True):
-            kinds, numbers = (self.processes.gather_rows(part, counts) for part in selected)
-            words, classes, masked = numbers.unbind(1)
-            table.follow(kinds[:, -table.dim :], classes, settings.rate)
-            table.remember(kinds[:, -table.dim :])
+        for table, part in zip(self.tables, self._pending, strict=True):
+            states = self.processes.gather_rows(part.states, self._counts)
+            numbers = self.processes.gather_rows(part.numbers, self._counts)
+            words, classes, independent = numbers.unbind(1)
+            selecting = states[:, -table.dim :]
+            table.follow(selecting, classes, settings.rate)  # Algorithm 1
+            table.remember(selecting)  # Algorithm 2
             if settings.grouped and step <= self._warmup:
+                # Only states that do not depend on the word itself can distinguish its senses.
                 table.keep_recent(
-                    kinds.unflatten(1, (-1, table.dim)), words.masked_fill(masked == 0, -1)
+                    states.unflatten(1, (-1, table.dim)), words.masked_fill(independent == 0, -1)
                 )
             if step % settings.project_every == 0:
                 self._project(table)
@@ -322,46 +408,50 @@ class SenseTraining:
                 table.prune(settings.below)
 
     def _project(self, table: SenseTable) -> None:
-        table.project(
-            centred=self.settings.grouped, whiten=_WHITEN if self.settings.grouped else 0.0
-        )
+        if self.settings.grouped:
+            table.project(centred=True, whiten=_WHITEN)
+        else:
+            table.project()
 
     def _open(self) -> None:
-        live, start = None, self.settings.start
-        if start == "grouped":
+        """End the warm-up."""
+        if not self.settings.grouped:
             for table in self.tables:
-                self._project(table)
-            live, start = group(self.tables, seed=self._seed), "copied"
+                table.open(start=self.settings.start)
+            return
         for table in self.tables:
-            table.open(start=start, live=live)
+            self._project(table)
+        live = group(self.tables, seed=self._seed)
+        for table in self.tables:
+            table.open(start="copied", live=live)
 
 
 @torch.no_grad()
-def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
+def group(tables: Sequence[SenseTable], *, seed: int) -> Tensor:
     """Cluster the recent states of each word that may have several senses, set the centres of the
     senses, and return the mask of active senses, bool `[n_classes]`.
 
-    `split_words` clusters the states that predict a word (index 0 of `kinds`, concatenated over
-    tables). The centre of a sense is the mean of the states that select it (the last ones). Words
-    with fewer than `MIN_VECTORS` states keep one sense. If fewer than `FEWEST_WORDS` words have
-    enough states, all words keep one sense.
+    `split_words` clusters the states that predict a word (the first of the states that are stored
+    for each use, concatenated over tables). The centre of a sense is the mean of the states that
+    select it (the last ones). Words with fewer than `MIN_VECTORS` states keep one sense. If fewer
+    than `FEWEST_WORDS` words have enough states, all words keep one sense.
     """
     first = tables[0]
     live = torch.zeros_like(first.live)
     live[first.index[:, 0]] = True
-    kept = first.n_recent.clamp(max=first.recent.shape[1]).tolist()
-    chosen = [place for place, n in enumerate(kept) if n >= MIN_VECTORS]
-    if len(chosen) < FEWEST_WORDS:
+    n_states = first.n_recent.clamp(max=first.recent.shape[1]).tolist()
+    # indices of words in `several`
+    places = [place for place, n in enumerate(n_states) if n >= MIN_VECTORS]
+    if len(places) < FEWEST_WORDS:
         return live
-    words = first.several[chosen].tolist()
-    vectors = [
-        torch.cat([t.recent[place, : kept[place], 0] for t in tables], dim=1).cpu().numpy()
-        for place in chosen
-    ]
-    limits = (first.index[words] >= 0).sum(1).cpu().numpy()
-    for place, word, labels in zip(
-        chosen, words, split_words(vectors, max_senses=limits, seed=seed), strict=True
-    ):
+    vectors = []
+    for place in places:
+        predicting = [table.recent[place, : n_states[place], 0] for table in tables]
+        vectors.append(torch.cat(predicting, dim=1).cpu().numpy())
+    words = first.several[places].tolist()
+    max_senses = (first.index[words] >= 0).sum(1).cpu().numpy()
+    word_labels = split_words(vectors, max_senses=max_senses, seed=seed)
+    for place, word, labels in zip(places, words, word_labels, strict=True):
         for sense in range(int(labels.max()) + 1):
             number = first.index[word, sense]
             live[number] = True
@@ -371,13 +461,42 @@ def group(tables: Sequence[SenseTable], *, seed: int) -> torch.Tensor:
     return live
 
 
-#: block indices of an update for each language
-Update = list[tuple[str, np.ndarray]]
+@dataclass(frozen=True, kw_only=True)
+class Pretrained(ABC):
+    """Trained language model.
+
+    Attributes:
+        encoder: encoder that shares the weights of the model.
+        model: the language model.
+        softmax: output layer that replaces the model's own head; None if that head is used.
+        settings: settings that determine the result.
+        lower: whether all text is lower-cased.
+        translations: translations from dictionaries; None if there are no dictionaries.
+        mixture, history: sampler of the blocks, and metrics of each update.
+    """
+
+    encoder: Encoder
+    model: nn.Module
+    softmax: Softmax | None
+    settings: Mapping[str, Any]
+    lower: bool
+    translations: Translations | None
+    mixture: Mixture
+    history: Sequence[Mapping[str, float]]
+
+    @property
+    @abstractmethod
+    def sizes(self) -> tuple[int, int]:
+        """Vocabulary size and number of parameters of the encoder."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write the encoder and its output layer."""
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True)
 class LanguageModel(ABC):
-    """Settings for a language model and its training.
+    """Settings for a language model and its training. Training does not change them.
 
     Args:
         dim: hidden size of the model.
@@ -395,10 +514,6 @@ class LanguageModel(ABC):
 
     Attributes:
         unit: unit of the text (words or subwords).
-        model: the trained model.
-        softmax: output layer that replaces the model's own head; None if that head is used.
-        translations: translations from dictionaries; None if there are no dictionaries.
-        mixture, history: sampler of the blocks, and metrics of each update.
     """
 
     unit: ClassVar[str]
@@ -421,20 +536,21 @@ class LanguageModel(ABC):
             check_number(name, getattr(self, name), least=1, whole=True)
         check_number("alpha", self.alpha, least=0, most=1)
         check_precision(self.precision, TRAINING_PRECISIONS)
-        if (
-            self.senses is not None
-            and (warmup := self.senses.warmup_of(self.updates)) >= self.updates
-        ):
-            raise SettingError(
-                f"the warm-up for senses must be shorter than the training of {self.updates:,} "
-                f"updates, got {warmup:,}; "
-                "train longer, or shorten the warm-up"
-            )
-        self.softmax: Softmax | None = None
-        self.translations: Translations | None = None
+        if self.senses is not None:
+            warmup = self.senses.warmup_of(self.updates)
+            if warmup >= self.updates:
+                raise SettingError(
+                    "the warm-up for senses must be shorter than the training of "
+                    f"{self.updates:,} updates, got {warmup:,}; "
+                    "train longer, or shorten the warm-up"
+                )
+        _ = self.schedule  # checks its values
+
+    @property
+    def schedule(self) -> Schedule:
+        """Schedule of one epoch. `_run` sets the number of epochs, which depends on the text."""
         rate = self.default_rate() if self.learning_rate is None else self.learning_rate
-        # `_run` sets the number of epochs, which depends on the text.
-        self._schedule = Schedule(
+        return Schedule(
             1.0, rate, self.warmup, self.decay, epsilon=1e-6, clip=self.clip, seed=self.seed
         )
 
@@ -452,9 +568,8 @@ class LanguageModel(ABC):
         checkpoint_every: int = 200,
         progress: bool = False,
         say: Say = lambda line: None,
-    ) -> Any:
-        """Train and return a new encoder. For `folder`, `checkpoint_every` and `progress`, see
-        `Loop`.
+    ) -> Pretrained:
+        """Train a new encoder. For `folder`, `checkpoint_every` and `progress`, see `Loop`.
 
         Args:
             texts: sentences, keyed by language.
@@ -463,65 +578,67 @@ class LanguageModel(ABC):
             say: function that prints messages.
         """
 
-    @property
-    @abstractmethod
-    def sizes(self) -> tuple[int, int]:
-        """Vocabulary size and number of parameters of the encoder."""
-
-    @abstractmethod
-    def save(self, folder: Path) -> None:
-        """Write the encoder and its output layer."""
-
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the result."""
         return {} if self.senses is None else {"senses": asdict(self.senses)}
 
-    def _sense_training(
+    def _translations(
         self,
-        languages: Sequence[str],
-        words: Callable[[], Mapping[str, int]],
         dictionaries: Sequence[Dictionary],
-        processes: Processes,
+        languages: Sequence[str],
+        vocabulary: Mapping[str, int],
+    ) -> Translations | None:
+        """Return the translations in the dictionaries, or None if there are no dictionaries."""
+        if not dictionaries:
+            return None
+        if self.senses is None:
+            raise SettingError(
+                "dictionaries need senses; set the maximum number of senses per word (at least 2)"
+            )
+        return Translations(dictionaries, languages, vocabulary)
+
+    def _sense_training(
+        self, softmax: Softmax | None, translations: Translations | None, processes: Processes
     ) -> SenseTraining | None:
         """Return the object that trains the senses of `softmax`, or None if the model has no
         senses.
         """
-        if self.senses is None or self.softmax is None:
-            if dictionaries:
-                raise SettingError(
-                    "dictionaries need senses; set the maximum number of senses per word (at least "
-                    "2)"
-                )
+        if self.senses is None or softmax is None:
             return None
-        if dictionaries:
-            self.translations = Translations(dictionaries, languages, words())
         return SenseTraining(
-            self.softmax.senses, self.senses, self.updates, processes, self.translations, self.seed
+            softmax.senses, self.senses, self.updates, processes, translations, self.seed
         )
 
     def _run(
         self,
         objective: Prediction,
         *,
+        settings: Mapping[str, Any],
         identity: Mapping[str, Any],
         folder: str | Path | None,
         **options: Any,
-    ) -> None:
-        """Train the model. Checkpoints are identified by the settings, the text, the translations
-        and `identity`.
+    ) -> list[dict[str, float]]:
+        """Train the model, and return the metrics of each update.
+
+        Args:
+            settings, identity: settings and data that, with the text and the translations, identify
+                the checkpoints.
+            options: arguments of `Loop`.
         """
-        mixture = self.mixture = objective.mixture
-        about = {} if self.translations is None else {"translations": self.translations.fingerprint}
+        mixture, training = objective.mixture, objective.training
+        identity = {**settings, "text": mixture.fingerprint, **identity}
+        if training is not None and training.translations is not None:
+            identity["translations"] = training.translations.fingerprint
         loop = Loop(
             objective,
-            schedule=replace(self._schedule, epochs=self.updates / mixture.steps_per_epoch),
+            schedule=replace(self.schedule, epochs=self.updates / mixture.steps_per_epoch),
             processes=objective.processes,
-            identity={**self.settings(), "text": mixture.fingerprint, **identity, **about},
+            identity=identity,
             folder=None if folder is None else Path(folder),
             title="pretrain",
             **options,
         )
-        self.history = loop.run(mixture)
+        return loop.run(mixture)
 
 
 class Prediction(Objective[Update]):
@@ -535,12 +652,8 @@ class Prediction(Objective[Update]):
         processes: Processes,
         training: SenseTraining | None,
     ):
-        self.module, self.mixture, self.processes, self.training = (
-            module,
-            mixture,
-            processes,
-            training,
-        )
+        self.module, self.mixture = module, mixture
+        self.processes, self.training = processes, training
 
     def _languages(self, update: Update) -> np.ndarray:
         """Return the language index of each block in an update."""
@@ -556,11 +669,8 @@ class Prediction(Objective[Update]):
         predictions in each block.
         """
         if self.training is not None:
-            counts = [
-                int(sizes[part].sum())
-                for part in np.array_split(np.arange(len(sizes)), self.processes.world)
-            ]
-            self.training.keep(selected, counts)
+            shards = np.array_split(sizes, self.processes.world)
+            self.training.keep(selected, [int(shard.sum()) for shard in shards])
         return {"loss": float(self.processes.sum_numbers(loss.detach()))}
 
     def after_update(self, step: int) -> None:
