@@ -8,7 +8,7 @@ export TOKENIZERS_PARALLELISM ?= false
 # Without bytecode files, every process that a test starts compiles all modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: test check bench demo docs install clean
+.PHONY: test check results bench demo docs install clean
 
 install: $(VENV)/.installed
 
@@ -26,6 +26,9 @@ check: install         ## style, types, structure
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+
+results: install       ## tables and numbers of the documents, from docs/results
+	$(BIN)/python dev/results.py $(ARGS)
 
 demo: install          ## the main job on the text and the encoder that come with calque
 	$(BIN)/calque demo --overwrite $(ARGS)
