@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,11 +26,13 @@ from calque.text import Sentences
 from calque.text_files import find_packed, read_lines, readable_lines, unpacked_name
 
 if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
 
-_DATA, _KEYS = ".data.xml", ".gold.key.txt"
-_WHAT = "the .data.xml of an annotated corpus"
+_DATA, _KEYS = ".data.xml", ".gold.key.txt"  # ends of file names
+_CONTENT = "the .data.xml of an annotated corpus"
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,8 @@ class SenseText:
     path: str | None = None
 
     def __post_init__(self) -> None:
-        distinct = tuple(
-            tuple(dict.fromkeys(keys)) for keys in self.keys
-        )  # a key that is listed twice counts once
+        # A key that is listed twice counts once.
+        distinct = tuple(tuple(dict.fromkeys(keys)) for keys in self.keys)
         object.__setattr__(self, "keys", distinct)
 
     def __len__(self) -> int:
@@ -68,12 +70,12 @@ class SenseText:
         """Return the sentences at the given distinct indices, with their instances."""
         index = np.full(len(self.sentences), -1, dtype=np.int64)
         index[rows] = np.arange(len(rows))
-        sentence = index[self.sentence]
+        sentence = index[self.sentence]  # −1 for instances that are left out
         order = np.argsort(sentence, kind="stable")[int((sentence < 0).sum()) :]
-        columns = {
-            name: tuple(values[k] for k in order) if (values := getattr(self, name)) else ()
-            for name in ("lemmas", "pos", "ids", "keys")
-        }
+        columns = {}
+        for name in ("lemmas", "pos", "ids", "keys"):
+            values = getattr(self, name)  # there may be no keys
+            columns[name] = tuple(values[k] for k in order) if values else ()
         return replace(
             self,
             sentences=self.sentences.take(rows),
@@ -142,24 +144,29 @@ class Disambiguation(Task):
                 "wsd needs training text with annotated senses, e.g. --train semcor.data.xml"
             )
 
-        def read(file: str, most: int | None) -> SenseText:
+        def read(file: str, limit: int | None) -> SenseText:
             lang, path = language_and_path(file, "en")
             text = read_senses(path, lang=lang)
-            chosen = spread_over(len(text.sentences), most)
-            used = "" if chosen is None else f", of which {len(chosen):,} are used"
-            inputs.say(
-                f"{path}: {len(text):,} sense-annotated words in {len(text.sentences):,} "
-                f"sentences{used}"
+            fact = (
+                f"{path}: {len(text):,} sense-annotated words in {len(text.sentences):,} sentences"
             )
-            return text if chosen is None else text.take(chosen)
+            chosen = spread_over(len(text.sentences), limit)
+            if chosen is None:  # there are no more sentences than the limit
+                inputs.say(fact)
+                return text
+            inputs.say(f"{fact}, of which {len(chosen):,} are used")
+            return text.take(chosen)
 
         train = inputs.only("train")
-        source, texts = read(train, inputs.words.limit), {}
+        train_text = read(train, inputs.words.limit)
+        tests: dict[str, SenseText] = {}
         for file in inputs.test:
             name = Path(file).name
-            texts[file if name in texts else name] = read(file, inputs.test_limit)
+            if name in tests:  # in another folder
+                name = file
+            tests[name] = read(file, inputs.test_limit)
         first = None if inputs.first_senses is None else first_senses(inputs.first_senses)
-        task = cls(source, texts, first_sense=first)
+        task = cls(train_text, tests, first_sense=first)
         task.notes = {"train": [Path(train).name]}
         return [task]
 
@@ -167,7 +174,9 @@ class Disambiguation(Task):
         for score in scores:
             about = score.settings
             train = about["train"][0]
-            missing = f", {n:,} without a vector" if (n := about["words_without_vector"]) else ""
+            missing = ""
+            if about["words_without_vector"]:
+                missing = f", {about['words_without_vector']:,} without a vector"
             yield (
                 f"{score.data}: {about['answered']:,} of {score.n:,} words answered, "
                 f"{about['unseen_lemmas']:,} with a lemma "
@@ -184,77 +193,119 @@ class Disambiguation(Task):
         with unseen lemmas and of words and senses without vectors.
         """
         require(encoder, "measured", self.rows)
-        trained, has_vector = _vectors(encoder, self.train, progress)
-        # An instance may have several keys.
-        rows = np.repeat(np.arange(len(self.train)), [len(keys) for keys in self.train.keys])
-        names, codes = np.unique(
-            [key for keys in self.train.keys for key in keys], return_inverse=True
+        senses = _TrainedSenses.of(encoder, self.train, progress)
+        return [
+            self._score(encoder, senses, name, text, progress) for name, text in self.tests.items()
+        ]
+
+    def _score(
+        self, encoder: Encoder, senses: _TrainedSenses, name: str, text: SenseText, progress: bool
+    ) -> Score:
+        """Return the F1 on one test text."""
+        vectors, covered = _vectors(encoder, text, progress)
+        # For each sentence: numbers of correct predictions, of predictions, and of instances. The
+        # baselines have the same three sums.
+        sums = np.zeros((len(text.sentences), 3))
+        frequent, chance = np.zeros(3), np.zeros(3)
+        unseen = 0
+        for i, gold in enumerate(text.keys):
+            entry = _entry(text, i)
+            answer = self.first.get(entry)
+            candidates = senses.of_entry.get(entry, [])
+            is_correct, frequent_is_correct = [], False
+            if candidates:
+                is_correct = [senses.keys[k] in gold for k in candidates]
+                frequent_is_correct = is_correct[int(np.argmax(senses.counts[candidates]))]
+            elif answer is not None:
+                is_correct = [answer in gold]
+                frequent_is_correct = answer in gold
+            answered = bool(is_correct)
+            frequent += [frequent_is_correct, answered, 1]
+            chance += [sum(is_correct) / max(1, len(is_correct)), answered, 1]
+            unseen += not candidates
+            # Without a vector of the word or of a candidate, the answer is the first sense.
+            possible = [k for k in candidates if senses.has_vector[k]]
+            if covered[i] and possible:
+                cosines = senses.directions[possible] @ vectors[i]  # up to the word's norm
+                answer = senses.keys[possible[int(np.argmax(cosines))]]
+            sums[text.sentence[i]] += [answer in gold, answer is not None, 1]
+        frequent_f1, chance_f1 = f1(np.stack([frequent, chance])).tolist()
+        about = {
+            "restrict": "lemma",
+            "first_senses": len(self.first),
+            "training_words": len(self.train),
+            "senses": len(senses.keys),
+            "senses_without_vector": int((~senses.has_vector).sum()),
+            "words_without_vector": int((~covered).sum()),
+            "training_words_without_vector": senses.words_without_vector,
+            "answered": int(sums[:, 1].sum()),
+            "frequent": round(frequent_f1, 5),
+            "chance": round(chance_f1, 5),
+            "unseen_lemmas": unseen,
+            "encoder": encoder.name,
+            "encoder_fingerprint": encoder.fingerprint,
+        }
+        measured = measure(sums, f1, samples=self.bootstrap)
+        return Score(
+            "wsd",
+            name,
+            (text.sentences.lang,),
+            "f1",
+            *measured.ends,
+            len(text),
+            self.seed,
+            about,
+            **measured.kept,
         )
-        used = has_vector[rows]
-        keys, counts, seen = (
-            names.tolist(),
-            np.bincount(codes),
-            np.bincount(codes[used], minlength=len(names)),
-        )
-        if not seen.any():
-            fact = (
-                f"{encoder.name} has no vector for any annotated word of "
-                f"{self.train.path or 'the text'}"
+
+
+@dataclass(frozen=True)
+class _TrainedSenses:
+    """Senses of the training text.
+
+    Attributes:
+        keys: sense keys, sorted.
+        counts: number of training occurrences of each sense, int64 `[n_senses]`.
+        directions: L2-normalised mean vector of each sense, float32 `[n_senses, dim]`.
+        has_vector: mask of the senses with a vector, bool `[n_senses]`.
+        of_entry: ascending indices of the senses of each lemma and part of speech.
+        words_without_vector: number of training words without a vector.
+    """
+
+    keys: list[str]
+    counts: np.ndarray
+    directions: np.ndarray
+    has_vector: np.ndarray
+    of_entry: dict[str, list[int]]
+    words_without_vector: int
+
+    @classmethod
+    def of(cls, encoder: Encoder, text: SenseText, progress: bool) -> _TrainedSenses:
+        """Average the vectors of each sense of the training text."""
+        vectors, covered = _vectors(encoder, text, progress)
+        # An instance may have several keys: `rows` is the instance and `codes` the sense of each.
+        rows = np.repeat(np.arange(len(text)), [len(keys) for keys in text.keys])
+        names, codes = np.unique(list(chain.from_iterable(text.keys)), return_inverse=True)
+        used = covered[rows]
+        n_vectors = np.bincount(codes[used], minlength=len(names))
+        if not n_vectors.any():
+            raise SettingError(
+                f"{encoder.name} has no vector for any annotated word of {text.path or 'the text'}"
             )
-            raise SettingError(fact)
-        means = np.zeros((len(names), trained.shape[1]))
-        np.add.at(means, codes[used], trained[rows[used]])
-        directions = unit_rows((means / np.maximum(seen, 1)[:, None]).astype(np.float32))
-        of_lemma: dict[str, set[int]] = {}  # training senses of each lemma and part of speech
+        means = np.zeros((len(names), vectors.shape[1]))
+        np.add.at(means, codes[used], vectors[rows[used]])
+        means /= np.maximum(n_vectors, 1)[:, None]
+        of_entry: dict[str, set[int]] = {}
         for row, code in zip(rows.tolist(), codes.tolist(), strict=True):
-            of_lemma.setdefault(_entry(self.train, row), set()).add(code)
-        scores = []
-        for name, text in self.tests.items():
-            vectors, covered = _vectors(encoder, text, progress)
-            sums, blind = np.zeros((len(text.sentences), 3)), np.zeros((2, 3))
-            for i, right in enumerate(text.keys):
-                entry = _entry(text, i)
-                several, answer = sorted(of_lemma.get(entry, ())), self.first.get(entry)
-                possible = [k for k in several if seen[k]]
-                hits = [keys[k] in right for k in several] or (
-                    [] if answer is None else [answer in right]
-                )
-                best = hits[int(np.argmax(counts[several]))] if several else sum(hits)
-                blind += [[best, bool(hits), 1], [sum(hits) / max(1, len(hits)), bool(hits), 1]]
-                if covered[i] and possible:
-                    answer = keys[possible[int(np.argmax(directions[possible] @ vectors[i]))]]
-                sums[text.sentence[i]] += answer in right, answer is not None, 1
-            frequent, chance = f1(blind)
-            about = {
-                "restrict": "lemma",
-                "first_senses": len(self.first),
-                "training_words": len(self.train),
-                "senses": len(keys),
-                "senses_without_vector": int((seen == 0).sum()),
-                "words_without_vector": int((~covered).sum()),
-                "training_words_without_vector": int((~has_vector).sum()),
-                "answered": int(sums[:, 1].sum()),
-                "frequent": round(float(frequent), 5),
-                "chance": round(float(chance), 5),
-                "unseen_lemmas": sum(_entry(text, i) not in of_lemma for i in range(len(text))),
-                "encoder": encoder.name,
-                "encoder_fingerprint": encoder.fingerprint,
-            }
-            measured, langs = measure(sums, f1, samples=self.bootstrap), (text.sentences.lang,)
-            scores.append(
-                Score(
-                    "wsd",
-                    name,
-                    langs,
-                    "f1",
-                    *measured.ends,
-                    len(text),
-                    self.seed,
-                    about,
-                    **measured.kept,
-                )
-            )
-        return scores
+            of_entry.setdefault(_entry(text, row), set()).add(code)
+        return cls(
+            keys=names.tolist(),
+            counts=np.bincount(codes),
+            directions=unit_rows(means.astype(np.float32)),
+            has_vector=n_vectors > 0,
+            of_entry={entry: sorted(senses) for entry, senses in of_entry.items()},
+            words_without_vector=int((~covered).sum()),
+        )
 
 
 def _vectors(encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -263,14 +314,15 @@ def _vectors(encoder: Encoder, text: SenseText, progress: bool) -> tuple[np.ndar
     """
     embeddings = encoder.encode(text.sentences, progress=progress)
     places = embeddings.rows(text.sentence, text.word)
-    rows = np.asarray(embeddings.data[places], dtype=np.float32)
-    return rows, np.ones(len(rows), bool) if embeddings.covered is None else np.asarray(
-        embeddings.covered
-    )[places]
+    vectors = np.asarray(embeddings.data[places], dtype=np.float32)
+    if embeddings.covered is None:  # all words have a vector
+        return vectors, np.ones(len(vectors), dtype=bool)
+    return vectors, np.asarray(embeddings.covered)[places]
 
 
 def first_senses(path: str) -> dict[str, str]:
     """Read the first sense of each lemma and part of speech from WordNet's `index.sense`."""
+    # the first digit of a key after the lemma; 5 stands for satellite adjectives
     names = {"1": "NOUN", "2": "VERB", "3": "ADJ", "4": "ADV", "5": "ADJ"}
     keys: dict[str, str] = {}
     for number, line in enumerate(read_lines(path), 1):
@@ -288,6 +340,7 @@ def first_senses(path: str) -> dict[str, str]:
 
 
 def _entry(text: SenseText, i: int) -> str:
+    """Return the lemma and part of speech of an instance, such as "bank%NOUN"."""
     return f"{text.lemmas[i].lower()}%{text.pos[i]}"
 
 
@@ -309,76 +362,88 @@ def read_senses(
         InputError: the XML is invalid or contains no sentence; an instance lacks attributes or a
             key, or repeats an id; a word has no text; or a line of the key file is invalid.
     """
-    words, places, lines = [], [], []
+    sentences: list[list[str]] = []
+    places: list[tuple[int, int]] = []  # sentence and word of each instance
+    lines: list[int] = []  # line of each instance
     instances: dict[str, tuple[str, str]] = {}  # lemma and part of speech of each instance id
-    for line, element in read_elements(path, "corpus", "sentence", _WHAT):
-        forms = []
+    for line, element in read_elements(path, "corpus", "sentence", _CONTENT):
+        words: list[str] = []
         for part in element.iter():
             if part.tag not in ("wf", "instance"):
                 continue
-            forms.append("_".join("".join(part.itertext()).split()))
-            if not forms[-1]:
+            words.append("_".join("".join(part.itertext()).split()))
+            if not words[-1]:
                 raise InputError(
                     f"a <{part.tag}> has no text, expected a word", path=path, line=line
                 )
             if part.tag == "instance":
-                name, lemma, pos = (part.get(key) for key in ("id", "lemma", "pos"))
-                if not name or not lemma or not pos:
-                    raise InputError(
-                        "an <instance> lacks id, lemma or pos, expected all three",
-                        path=path,
-                        line=line,
-                    )
-                if name in instances:
-                    fact = f"instance ids must be unique, but {name[:40]!r} occurs a second time"
-                    raise InputError(fact, path=path, line=line)
-                instances[name] = lemma, pos
-                places.append((len(words), len(forms) - 1))
+                _add_instance(instances, part, path, line)
+                places.append((len(sentences), len(words) - 1))
                 lines.append(line)
-        words.append(forms)
-    if not words:
+        sentences.append(words)
+    if not sentences:
         raise InputError("the document has no <sentence>", path=path)
-    senses: tuple[tuple[str, ...], ...] = ()
     name = unpacked_name(path)
     if keys is None and name.endswith(_DATA):
         keys = find_packed(Path(path).with_name(name.removesuffix(_DATA) + _KEYS))
+    senses: tuple[tuple[str, ...], ...] = ()
     if keys is not None:
         keys_of = _read_keys(keys)
         for name, line in zip(instances, lines, strict=True):
             if name not in keys_of:
-                fact = (
+                raise InputError(
                     f"instance {name!r} has no key in {fspath(keys)}; do the keys belong to this "
-                    "text?"
+                    "text?",
+                    path=path,
+                    line=line,
                 )
-                raise InputError(fact, path=path, line=line)
         senses = tuple(keys_of[name] for name in instances)
-    lemmas, pos = zip(*instances.values(), strict=True) if instances else ((), ())
-    at = np.array(places, np.int64).reshape(-1, 2)
+    columns = np.array(places, np.int64).reshape(-1, 2)
     return SenseText(
-        Sentences.of(words, lang),
-        at[:, 0],
-        at[:, 1],
-        lemmas,
-        pos,
-        tuple(instances),
-        senses,
-        fspath(path),
+        Sentences.of(sentences, lang),
+        sentence=columns[:, 0],
+        word=columns[:, 1],
+        lemmas=tuple(lemma for lemma, _ in instances.values()),
+        pos=tuple(pos for _, pos in instances.values()),
+        ids=tuple(instances),
+        keys=senses,
+        path=fspath(path),
     )
 
 
+def _add_instance(
+    instances: dict[str, tuple[str, str]], element: Element, path: str | PathLike[str], line: int
+) -> None:
+    """Add the lemma and part of speech of an `<instance>`, keyed by its id."""
+    name, lemma, pos = element.get("id"), element.get("lemma"), element.get("pos")
+    if not name or not lemma or not pos:
+        raise InputError(
+            "an <instance> lacks id, lemma or pos, expected all three", path=path, line=line
+        )
+    if name in instances:
+        fact = f"instance ids must be unique, but {name[:40]!r} occurs a second time"
+        raise InputError(fact, path=path, line=line)
+    instances[name] = lemma, pos
+
+
 def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:
+    """Read the sense keys of each instance id."""
     keys: dict[str, tuple[str, ...]] = {}
     for number, line in enumerate(readable_lines(path), 1):
-        name, *senses = line.split() or [""]
-        if name and (not senses or name in keys):
-            wrong = (
-                f"{name!r:.40} has no key" if not senses else f"{name!r:.40} occurs a second time"
-            )
+        fields = line.split()
+        if not fields:
+            continue
+        name, senses = fields[0], tuple(fields[1:])
+        fact = None
+        if not senses:
+            fact = "has no key"
+        elif name in keys:
+            fact = "occurs a second time"
+        if fact is not None:
             raise InputError(
-                f"{wrong}; expected one line with all keys for each instance",
+                f"{name!r:.40} {fact}; expected one line with all keys for each instance",
                 path=path,
                 line=number,
             )
-        if name:
-            keys[name] = tuple(senses)
+        keys[name] = senses
     return keys

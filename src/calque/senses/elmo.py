@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -344,7 +344,7 @@ class ElmoNetwork(nn.Module):
         rows = torch.from_numpy(order).to(x.device)
         above, layers = x[rows], []
         for number in range(depth):
-            reader: Reader = readers[number]  # type: ignore[assignment]
+            reader = cast("Reader", readers[number])
             below = drop(above)
             above = projected_lstm(
                 below, sizes, reader.kernel, reader.bias, reader.projection, **self.clips
@@ -738,7 +738,7 @@ def _layout(network: ElmoNetwork) -> Iterator[tuple[str, Tensor, tuple[int, ...]
     parameters["CNN_proj/W_proj"] = words.projection
     parameters["CNN_proj/b_proj"] = words.projection_bias
     for side, readers in enumerate((network.forwards, network.backwards)):
-        for k, reader in enumerate(readers):
+        for k, reader in enumerate(cast("Iterable[Reader]", readers)):
             cell = f"RNN_{side}/RNN/MultiRNNCell/Cell{k}/LSTMCell"
             parameters[f"{cell}/W_0"] = reader.kernel
             parameters[f"{cell}/B"] = reader.bias

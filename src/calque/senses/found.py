@@ -5,11 +5,12 @@ words (`calque senses`).
 from __future__ import annotations
 
 import difflib
-from collections import Counter
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,6 +38,11 @@ from calque.senses.text import FIRST_WORD, Vocabulary
 from calque.storage import write_lines
 from calque.text import Sentence, Sentences, number_words
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from calque.encoders.batches import WordBatch
+
 #: every seventh word of a sentence is masked, which is about the same fraction as in pretraining
 EVERY = 7
 _WINDOW = 16_384  # number of sentences whose hidden states are in memory at a time
@@ -55,7 +61,31 @@ class Neighbour(NamedTuple):
     cosine: float
 
 
-class Inventory:
+class WordIndex:
+    """Indices of words.
+
+    Args:
+        words: distinct words.
+        lower: whether to lower-case words before they are looked up.
+    """
+
+    def __init__(self, words: Sequence[str], *, lower: bool = False):
+        self.words, self.lower = words, lower
+        self._index = {word: k for k, word in enumerate(words)}
+
+    def numbers(self, words: Sequence[str]) -> np.ndarray:
+        """Return the index of each word, int64 `[n]`, or −1 for an unknown word."""
+        if self.lower:
+            words = [word.lower() for word in words]
+        return np.array([self._index.get(word, -1) for word in words], dtype=np.int64)
+
+    def in_text(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        """Return the index of each word in a text, int64 `[n]`, or −1 for an unknown word."""
+        types, numbers, _ = number_words(sentences)
+        return self.numbers(types)[numbers]
+
+
+class Inventory(WordIndex):
     """Inventory of word senses. The senses of each word are numbered from 1.
 
     Args:
@@ -80,26 +110,12 @@ class Inventory:
         *,
         lower: bool = False,
     ):
-        self.name, self.words, self.lower = name, words, lower
-        self.n_senses, self.shares, self.vectors = n_senses, shares, vectors
-        self._index = {form: k for k, form in enumerate(words)}
+        super().__init__(words, lower=lower)
+        self.name, self.n_senses, self.shares, self.vectors = name, n_senses, shares, vectors
+        sense_words = np.repeat(np.arange(len(n_senses)), n_senses)
+        sense_numbers = ranges(np.ones_like(n_senses), n_senses)
         #: word index and number of each sense, int64 `[n, 2]`
-        self.senses = np.stack(
-            [np.repeat(np.arange(len(n_senses)), n_senses), ranges(0 * n_senses, n_senses) + 1],
-            axis=1,
-        )
-
-    def numbers(self, words: Sequence[str]) -> np.ndarray:
-        """Return the index of each word, int64 `[n]`, or −1 for a word without senses."""
-        forms = (word.lower() if self.lower else word for word in words)
-        return np.fromiter(
-            (self._index.get(form, -1) for form in forms), dtype=np.int64, count=len(words)
-        )
-
-    def in_text(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
-        """Return the index of each word in a text, int64 `[n]`, or −1 for a word without senses."""
-        types, numbers, _ = number_words(sentences)
-        return self.numbers(types)[numbers]
+        self.senses = np.stack([sense_words, sense_numbers], axis=1)
 
     def find(self, word: str) -> int:
         """Return the index of a word.
@@ -110,9 +126,9 @@ class Inventory:
         number = int(self.numbers([word])[0])
         if number < 0:
             close = difflib.get_close_matches(word, self.words, n=3, cutoff=0.7)
-            hint = (
-                f"did you mean {' or '.join(close)}?" if close else "only whole words have senses"
-            )
+            hint = "only whole words have senses"
+            if close:
+                hint = f"did you mean {' or '.join(close)}?"
             raise SettingError(f"{word!r} {self.lacks.format(self.name)}: {hint}")
         return number
 
@@ -124,16 +140,17 @@ class Inventory:
         Args:
             among: mask of the words to search, bool `[n_words]`; default: all words.
         """
-        own = int(self.n_senses[:word].sum()) + number - 1
-        cosines = (self.vectors @ self.vectors[own]).double().numpy()
-        cosines[own] = -np.inf
+        sense = int(self.n_senses[:word].sum()) + number - 1  # its row in `vectors`
+        cosines = (self.vectors @ self.vectors[sense]).double().numpy()
+        cosines[sense] = -np.inf
         if among is not None:
             cosines[~among[self.senses[:, 0]]] = -np.inf
-        best = np.argsort(-cosines, kind="stable")[:k]
-        found = (
-            (*self.senses[r].tolist(), float(cosines[r])) for r in best if np.isfinite(cosines[r])
-        )
-        return [Neighbour(word, number, cosine) for word, number, cosine in found]
+        neighbours = []
+        for row in np.argsort(-cosines, kind="stable")[:k]:
+            if np.isfinite(cosines[row]):
+                other, other_number = self.senses[row].tolist()
+                neighbours.append(Neighbour(other, other_number, float(cosines[row])))
+        return neighbours
 
     def languages(self, texts: Sequence[Sentences]) -> np.ndarray | None:
         """Return the language in which each word has the highest relative frequency, or None for
@@ -150,9 +167,10 @@ class Inventory:
                 uses[text.lang] = uses.get(text.lang, 0) + counts
         if not uses:
             return None
-        shares = np.stack([counts / max(1, counts.sum()) for counts in uses.values()])
+        frequencies = np.stack([counts / max(1, counts.sum()) for counts in uses.values()])
+        # The last name is that of words without any use.
         names = np.array([*uses, None], dtype=object)
-        return names[np.where(shares.any(axis=0), shares.argmax(axis=0), len(uses))]
+        return names[np.where(frequencies.any(axis=0), frequencies.argmax(axis=0), len(uses))]
 
 
 # -- senses learned in pretraining
@@ -165,32 +183,39 @@ def trained_senses(folder: str | PathLike[str]) -> Inventory:
         InputError: a file is missing or corrupt.
     """
     path = Path(folder)
-    (table, *more), name = open_senses(path), path.resolve().name
-    if file_pair(path) is not None and not (path / "config.json").is_file():
-        vocabulary = Vocabulary.open(path)
-        if len(more) != 1 or table.n_words != len(vocabulary):
-            raise InputError(
-                f"the senses do not belong to the vocabulary of {len(vocabulary):,} words",
-                path=path,
-            )
-        numbers = np.arange(FIRST_WORD, len(vocabulary))
-        return inventory_of(
-            name, vocabulary.words, numbers, table, lower=bool(read_about(path).get("lower"))
-        )
-    tokenizer = open_masked(path)[1]
-    if more or len(tokenizer) != table.n_words:
+    tables = open_senses(path)
+    is_elmo = file_pair(path) is not None and not (path / "config.json").is_file()
+    return _elmo_senses(path, tables) if is_elmo else _bert_senses(path, tables)
+
+
+def _elmo_senses(path: Path, tables: Sequence[SenseTable]) -> Inventory:
+    vocabulary = Vocabulary.open(path)
+    if len(tables) != 2 or tables[0].n_words != len(vocabulary):
         raise InputError(
-            f"{table.n_words:,} subwords have senses, but the tokenizer has {len(tokenizer):,}",
+            f"the senses do not belong to the vocabulary of {len(vocabulary):,} words", path=path
+        )
+    numbers = np.arange(FIRST_WORD, len(vocabulary))
+    lower = bool(read_about(path).get("lower"))
+    return inventory_of(path.resolve().name, vocabulary.words, numbers, tables[0], lower=lower)
+
+
+def _bert_senses(path: Path, tables: Sequence[SenseTable]) -> Inventory:
+    table = tables[0]
+    _, tokenizer = open_masked(path)
+    n_subwords = len(tokenizer)
+    if len(tables) != 1 or n_subwords != table.n_words:
+        raise InputError(
+            f"{table.n_words:,} subwords have senses, but the tokenizer has {n_subwords:,}",
             path=path,
         )
-    forms = [
-        form.strip() for form in tokenizer.batch_decode(np.arange(len(tokenizer))[:, None].tolist())
-    ]
+    texts = tokenizer.batch_decode(np.arange(n_subwords)[:, None].tolist())
+    words = [text.strip() for text in texts]
     # A subword is a whole word if the tokenizer maps its text back to only this subword.
-    single = single_subwords(Subwords(tokenizer, max_length=8, vocabulary=len(tokenizer)), forms)
-    numbers = np.flatnonzero(single == np.arange(len(forms)))
+    subwords = Subwords(tokenizer, max_length=8, vocabulary=n_subwords)
+    numbers = np.flatnonzero(single_subwords(subwords, words) == np.arange(n_subwords))
+    whole_words = [words[k] for k in numbers.tolist()]
     lower = bool(getattr(tokenizer, "do_lower_case", False))
-    return inventory_of(name, [forms[k] for k in numbers], numbers, table, lower=lower)
+    return inventory_of(path.resolve().name, whole_words, numbers, table, lower=lower)
 
 
 def inventory_of(
@@ -202,47 +227,66 @@ def inventory_of(
     index = table.index.cpu()[torch.from_numpy(numbers)]  # [n, S]
     live = table.live.cpu()[index.clamp(min=0)] & (index >= 0)
     counts = torch.where(live, table.counts.cpu()[index.clamp(min=0)], -1)
-    order = torch.argsort(-counts, dim=1, stable=True)[:, : int(live.sum(1).max())]
-    live, counts, classes = (
-        live.gather(1, order),
-        counts.gather(1, order).clamp(min=0).double(),
-        index.gather(1, order),
-    )
+    # Move the active senses of each word to the front, in the order of their numbers.
+    n_senses = live.sum(1)
+    order = torch.argsort(-counts, dim=1, stable=True)[:, : int(n_senses.max())]
+    live, index = live.gather(1, order), index.gather(1, order)
+    counts = counts.gather(1, order).clamp(min=0).double()
     shares = torch.where(counts.any(1, keepdim=True), counts, live.double())
-    vectors = nn.functional.normalize(table.weight.detach().cpu()[classes[live]], dim=1, eps=1e-30)
     shares = (shares / shares.sum(1, keepdim=True)).numpy()
-    return Inventory(name, words, live.sum(1).numpy(), shares, vectors, lower=lower)
+    vectors = nn.functional.normalize(table.weight.detach().cpu()[index[live]], dim=1, eps=1e-30)
+    return Inventory(name, words, n_senses.numpy(), shares, vectors, lower=lower)
 
 
 # -- states that predict words
 # -------------------------------------------------------------------------------------------
-class Contexts:
-    """Reads the hidden states from which ELMo predicts words, see `ElmoEncoder.encode_contexts`."""
+class Contexts(ABC):
+    """Reads the hidden states from which a model predicts words.
 
-    def __init__(self, encoder: Any, lower: bool):
-        self.encoder, self.lower = encoder, lower
+    Attributes:
+        lower: whether the model lower-cases all words.
+    """
 
+    lower: bool
+
+    @abstractmethod
     def predicted(self, words: Sequence[str]) -> np.ndarray:
         """Return the mask of words that the model predicts from a single state, bool `[n]`."""
-        return np.ones(len(words), dtype=bool)
 
+    @abstractmethod
     def covered(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
         """Return the mask of words that are within the length limit and not dropped by the
         tokenizer, bool `[n_words]`.
         """
-        return np.ones(int(word_counts(sentences).sum()), dtype=bool)
 
+    @abstractmethod
     def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
         """Return the states that predict the given words, `[n, dim]`.
 
         Args:
             rows: ascending indices of the words among all words of the sentences, int64 `[n]`.
         """
+
+
+class ElmoContexts(Contexts):
+    """Reads the hidden states from which ELMo predicts words, see `ElmoEncoder.encode_contexts`."""
+
+    def __init__(self, encoder: ElmoEncoder):
+        self.encoder, self.lower = encoder, encoder.lower
+
+    def predicted(self, words: Sequence[str]) -> np.ndarray:
+        return np.ones(len(words), dtype=bool)
+
+    def covered(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        return np.ones(int(word_counts(sentences).sum()), dtype=bool)
+
+    def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
         offsets, parts = offsets_of(word_counts(sentences)), []
         for start in range(0, len(sentences), _WINDOW):
             data = self.encoder.encode_contexts(sentences[start : start + _WINDOW]).data
-            first, last = np.searchsorted(rows, [offsets[start], offsets[start] + len(data)])
-            parts.append(torch.from_numpy(data[rows[first:last] - offsets[start]]))
+            first_word = offsets[start]
+            first, last = np.searchsorted(rows, [first_word, first_word + len(data)])
+            parts.append(torch.from_numpy(data[rows[first:last] - first_word]))
         return torch.cat(parts)
 
 
@@ -254,9 +298,9 @@ class MaskedContexts(Contexts):
     batch, `[n, length, dim]`.
     """
 
-    def __init__(self, encoder: HuggingFaceEncoder, read: Callable[..., Tensor]):
-        super().__init__(encoder, bool(getattr(encoder.tokenizer, "do_lower_case", False)))
-        self._read = read
+    def __init__(self, encoder: HuggingFaceEncoder, read: Callable[[WordBatch], Tensor]):
+        self.encoder, self._read = encoder, read
+        self.lower = bool(getattr(encoder.tokenizer, "do_lower_case", False))
 
     def predicted(self, words: Sequence[str]) -> np.ndarray:
         return single_subwords(self.encoder.subwords, words) >= 0
@@ -265,19 +309,19 @@ class MaskedContexts(Contexts):
         return self.encoder.split(sentences).covered
 
     def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
-        copies, order = _masked(
-            self.encoder.split(sentences), rows, int(self.encoder.tokenizer.mask_token_id)
-        )
-        sizes, device, parts, places = np.diff(copies.word_offsets), self.encoder.device, [], []
+        mask_id: Any = self.encoder.tokenizer.mask_token_id
+        copies, order = _masked(self.encoder.split(sentences), rows, mask_id)
+        n_masked = np.diff(copies.word_offsets)  # number of masked words in each copy
+        parts, places = [], []
         with arithmetic("highest"), torch.inference_mode():
             for numbers in token_batches(copies.lengths, self.encoder.budget):
-                batch = collate(copies, numbers).to(device)
-                states = self._read(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
-                parts.append(states.flatten(0, 1)[batch.starts].float().cpu())
-                places.append(order[ranges(copies.word_offsets[numbers], sizes[numbers])])
-        found = torch.cat(parts)
-        return torch.empty_like(found).index_copy_(
-            0, torch.from_numpy(np.concatenate(places)), found
+                batch = collate(copies, numbers).to(self.encoder.device)
+                states = self._read(batch).flatten(0, 1)
+                parts.append(states[batch.starts].float().cpu())
+                places.append(order[ranges(copies.word_offsets[numbers], n_masked[numbers])])
+        states = torch.cat(parts)
+        return torch.empty_like(states).index_copy_(
+            0, torch.from_numpy(np.concatenate(places)), states
         )
 
 
@@ -288,33 +332,43 @@ def open_contexts(encoder: Encoder) -> Contexts:
         SettingError: the encoder is neither ELMo nor a Hugging Face encoder with a mask token.
     """
     if isinstance(encoder, ElmoEncoder):
-        return Contexts(encoder, encoder.lower)
+        return ElmoContexts(encoder)
     if not isinstance(encoder, HuggingFaceEncoder) or encoder.tokenizer.mask_token_id is None:
         raise SettingError(
             f"senses need an ELMo or a model with a mask token, but {encoder.name} predicts no "
             "words from context"
         )
     try:
-        model = without_output(open_masked(str(getattr(encoder.model, "name_or_path", "")))[0]).to(
-            encoder.device
-        )
+        masked, _ = open_masked(str(getattr(encoder.model, "name_or_path", "")))
     except InputError:  # aligned encoders and sentence encoders have no language-model head
-        return MaskedContexts(encoder, lambda **batch: encoder.model(**batch).last_hidden_state)
-    return MaskedContexts(encoder, lambda **batch: model(**batch).logits)
+
+        def read(batch: WordBatch) -> Tensor:
+            output: Any = encoder.model(
+                input_ids=batch.input_ids, attention_mask=batch.attention_mask
+            )
+            return output.last_hidden_state
+    else:
+        model: Any = without_output(masked)
+        model.to(encoder.device)
+
+        def read(batch: WordBatch) -> Tensor:
+            return model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
+
+    return MaskedContexts(encoder, read)
 
 
-def without_output(model: Any) -> Any:
+def without_output(model: PreTrainedModel) -> PreTrainedModel:
     """Remove the output layer of a Hugging Face masked language model, so that its logits are the
     input of that layer.
     """
     output: Any = nn.Identity()
-    output.bias = None
+    output.bias = None  # some models add the bias of the output layer themselves
     model.set_output_embeddings(output)
     return model.eval()
 
 
 def _masked(
-    split: SplitSentences, rows: np.ndarray, mask: int
+    split: SplitSentences, rows: np.ndarray, mask_id: int
 ) -> tuple[SplitSentences, np.ndarray]:
     """Return copies of the sentences with masked words, and the index in `rows` of each masked
     word.
@@ -323,16 +377,21 @@ def _masked(
         rows: ascending indices of the words to mask, which are single subwords, int64 `[n]`.
     """
     sentence = np.searchsorted(split.word_offsets, rows, side="right") - 1
-    names, copy = np.unique(
-        sentence * EVERY + (rows - split.word_offsets[sentence]) % EVERY, return_inverse=True
-    )
+    position = rows - split.word_offsets[sentence]
+    # Each copy is identified by its sentence and by the remainder of the positions that are masked.
+    keys, copy = np.unique(sentence * EVERY + position % EVERY, return_inverse=True)
     order = np.argsort(copy, kind="stable")
-    copies, starts = split.take(names // EVERY), split.word_starts[rows[order]]
-    copies.ids[copies.offsets[copy[order]] + starts] = mask
-    masked = offsets_of(np.bincount(copy, minlength=len(names)))
-    return SplitSentences(
-        copies.ids, copies.offsets, masked, starts, np.ones_like(starts), pad_id=split.pad_id
-    ), order
+    copies, starts = split.take(keys // EVERY), split.word_starts[rows[order]]
+    copies.ids[copies.offsets[copy[order]] + starts] = mask_id
+    masked = SplitSentences(
+        copies.ids,
+        copies.offsets,
+        offsets_of(np.bincount(copy, minlength=len(keys))),
+        starts,
+        np.ones_like(starts),
+        pad_id=split.pad_id,
+    )
+    return masked, order
 
 
 # -- senses induced from text
@@ -366,104 +425,58 @@ class ContextSenses(Inventory):
         word: str = "",
         seed: int = 0,
     ):
-        self.contexts, self.lower = contexts, contexts.lower
-        counts: Counter[str] = Counter()
-        for text in texts:
-            types, numbers, _ = number_words(text)
-            for form, n in zip(
-                types, np.bincount(numbers, minlength=len(types)).tolist(), strict=True
-            ):
-                counts[self._form(form)] += n
-        forms = [
-            form
-            for form, n in counts.most_common()
-            if n >= MIN_VECTORS and any(map(str.isalpha, form))
-        ]
-        forms = [
-            form for form, can in zip(forms, contexts.predicted(forms).tolist(), strict=True) if can
-        ]
-        forms = forms[:_WORDS] + [form for form in forms[_WORDS:] if form == self._form(word)]
-        sample = {
-            form: x for form, x in self._sample(texts, forms, seed).items() if len(x) >= MIN_VECTORS
-        }
-        forms, sample = list(sample), list(sample.values())
-        if len(forms) < FEWEST_WORDS:
+        self.contexts = contexts
+        words = _frequent_words(contexts, texts, word)
+        sampled = _sampled_states(contexts, texts, words, seed)
+        sampled = {word: states for word, states in sampled.items() if len(states) >= MIN_VECTORS}
+        if len(sampled) < FEWEST_WORDS:
             raise SettingError(
                 f"at least {FEWEST_WORDS} words must occur {MIN_VECTORS} times to decide which "
                 "words have several senses, "
-                f"got {len(forms)}; give more text"
+                f"got {len(sampled)}; give more text"
             )
-        self._mean, self._axes = discriminant_axes(sample)
-        labels = split_words(sample, seed=seed)
-        n_senses = np.array([of_word.max() + 1 for of_word in labels])
-        shares = np.stack(
-            [np.bincount(of_word, minlength=n_senses.max()) / len(of_word) for of_word in labels]
-        )
-        self._centres = np.stack(
-            [
-                self._projected(states)[of_word == sense].mean(0)
-                for states, of_word in zip(sample, labels, strict=True)
-                for sense in range(of_word.max() + 1)
-            ]
-        )
-        self._first = offsets_of(n_senses)
+        word_states = list(sampled.values())
+        self._mean, self._axes = discriminant_axes(word_states)
+        word_labels = split_words(word_states, seed=seed)
+        n_senses = np.array([labels.max() + 1 for labels in word_labels])
+        shares, centres = np.zeros((len(sampled), n_senses.max())), []
+        for k, (states, labels) in enumerate(zip(word_states, word_labels, strict=True)):
+            shares[k] = np.bincount(labels, minlength=n_senses.max()) / len(labels)
+            projected = self._projected(states)
+            centres += [projected[labels == sense].mean(0) for sense in range(n_senses[k])]
+        self._centres = np.stack(centres)  # [n_senses, k], sorted by word
+        self._first = offsets_of(n_senses)  # first centre of each word
         vectors = torch.from_numpy(unit_rows(self._centres))
-        super().__init__(name, forms, n_senses, shares, vectors, lower=contexts.lower)
-
-    def _form(self, word: str) -> str:
-        return word.lower() if self.lower else word
+        super().__init__(name, list(sampled), n_senses, shares, vectors, lower=contexts.lower)
 
     def _projected(self, states: np.ndarray) -> np.ndarray:
         return unit_rows((states - self._mean) @ self._axes)
-
-    def _sample(
-        self, texts: Sequence[Sentences], forms: Sequence[str], seed: int
-    ) -> dict[str, np.ndarray]:
-        """Return the states of up to `_OCCURRENCES` random occurrences of each word."""
-        self._index = {form: k for k, form in enumerate(forms)}
-        words = [self.in_text(text) for text in texts]
-        together = np.concatenate(words)
-        order = np.argsort(together, kind="stable")
-        places = np.split(order, np.searchsorted(together[order], np.arange(len(forms))))[1:]
-        rng, drawn = np.random.default_rng(seed), np.zeros(len(together), dtype=bool)
-        for of_word in places:
-            drawn[of_word[rng.permutation(len(of_word))[:_OCCURRENCES]]] = True
-        found: list[list[np.ndarray]] = [[] for _ in forms]
-        for text, of_text, wanted in zip(
-            texts, words, np.split(drawn, np.cumsum(list(map(len, words)))), strict=False
-        ):
-            rows = np.flatnonzero(wanted & self.contexts.covered(text))
-            states = (
-                self.contexts.states(text, rows).numpy()
-                if len(rows)
-                else np.zeros((0, 1), dtype=np.float32)
-            )
-            order = np.argsort(of_text[rows], kind="stable")
-            firsts = np.searchsorted(of_text[rows][order], np.arange(1, len(forms)))
-            for k, part in enumerate(np.split(order, firsts) if forms else ()):
-                found[k] += [states[part]] if len(part) else []
-        return {
-            form: np.concatenate(parts) for form, parts in zip(forms, found, strict=True) if parts
-        }
 
     def select(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
         """Return the sense number of each word, from 1, or 0 for a word without senses or without a
         vector, int64 `[n_words]`.
         """
-        parts = [sentences[start : start + _WINDOW] for start in range(0, len(sentences), _WINDOW)]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *map(self._selected, parts)])
+        selected = [np.zeros(0, dtype=np.int64)]
+        for start in range(0, len(sentences), _WINDOW):
+            selected.append(self._select(sentences[start : start + _WINDOW]))
+        return np.concatenate(selected)
 
-    def _selected(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+    def _select(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
+        """Compute `select` for sentences whose states fit into memory."""
         words = self.in_text(sentences)
-        chosen = (self.contexts.covered(sentences) & (words >= 0)).astype(np.int64)
-        rows = np.flatnonzero((chosen > 0) & (self.n_senses[words] > 1))
-        if len(rows):
-            x = self._projected(self.contexts.states(sentences, rows).numpy())
-            for word in np.unique(words[rows]).tolist():
-                own = words[rows] == word
-                centres = self._centres[self._first[word] : self._first[word + 1]]
-                chosen[rows[own]] = ((x[own, None] - centres) ** 2).sum(2).argmin(1) + 1
-        return chosen
+        has_senses = self.contexts.covered(sentences) & (words >= 0)
+        senses = has_senses.astype(np.int64)
+        # A word with one sense has sense 1. Only other words need their states.
+        rows = np.flatnonzero(has_senses & (self.n_senses[words] > 1))
+        if not len(rows):
+            return senses
+        x = self._projected(self.contexts.states(sentences, rows).numpy())
+        for word in np.unique(words[rows]).tolist():
+            is_word = words[rows] == word
+            centres = self._centres[self._first[word] : self._first[word + 1]]
+            distances = ((x[is_word, None] - centres) ** 2).sum(2)  # squared, [n, n_senses]
+            senses[rows[is_word]] = distances.argmin(1) + 1
+        return senses
 
     def occurrences(
         self, word: int, texts: Sequence[Sentences]
@@ -476,20 +489,81 @@ class ContextSenses(Inventory):
         for text in texts:
             offsets, rows = offsets_of(text.lengths()), np.flatnonzero(self.in_text(text) == word)
             sentence = np.searchsorted(offsets, rows, side="right") - 1
+            position = rows - offsets[sentence]
+            # Only the sentences that contain the word are read.
             part = text.take(np.unique(sentence))
-            chosen = self.select(part)[self.in_text(part) == word]
-            counts += np.bincount(chosen, minlength=len(counts))
-            for row, k, sense in zip(
-                rows.tolist(), sentence.tolist(), chosen.tolist(), strict=True
-            ):
-                if len(examples[sense]) < _EXAMPLES:
-                    words = list(text[k].words)
-                    if all(other["words"] != words for other in examples[sense]):
-                        place = row - int(offsets[k])
-                        examples[sense].append(
-                            {"words": words, "place": place, "lang": text.lang or None}
-                        )
+            senses = self.select(part)[self.in_text(part) == word]
+            counts += np.bincount(senses, minlength=len(counts))
+            places = zip(sentence.tolist(), position.tolist(), senses.tolist(), strict=True)
+            for k, place, sense in places:
+                if len(examples[sense]) == _EXAMPLES:
+                    continue
+                words = list(text[k].words)
+                if all(example["words"] != words for example in examples[sense]):
+                    examples[sense].append(
+                        {"words": words, "place": place, "lang": text.lang or None}
+                    )
         return counts, examples
+
+
+def _frequent_words(contexts: Contexts, texts: Sequence[Sentences], word: str) -> list[str]:
+    """Return the `_WORDS` most frequent words that may have senses, and `word` if it may have
+    senses.
+    """
+    vocabulary: dict[str, int] = {}
+    numbered = [
+        number_words(text, lower=contexts.lower, vocabulary=vocabulary)[1] for text in texts
+    ]
+    counts = np.zeros(len(vocabulary), dtype=np.int64)
+    for numbers in numbered:
+        counts += np.bincount(numbers, minlength=len(vocabulary))
+    types, order = list(vocabulary), np.argsort(-counts, kind="stable")
+    frequent = [types[k] for k in order[counts[order] >= MIN_VECTORS].tolist()]
+    with_letters = [form for form in frequent if any(map(str.isalpha, form))]
+    is_predicted = contexts.predicted(with_letters)
+    words = [with_letters[k] for k in np.flatnonzero(is_predicted).tolist()]
+    wanted = word.lower() if contexts.lower else word
+    return words[:_WORDS] + [other for other in words[_WORDS:] if other == wanted]
+
+
+def _sampled_states(
+    contexts: Contexts, texts: Sequence[Sentences], words: Sequence[str], seed: int
+) -> dict[str, np.ndarray]:
+    """Return the states of up to `_OCCURRENCES` random occurrences of each word, `[n, dim]`, in
+    text order. Words without any state are left out.
+    """
+    index = WordIndex(words, lower=contexts.lower)
+    text_numbers = [index.in_text(text) for text in texts]
+    numbers = np.concatenate(text_numbers)
+    rng, is_drawn = np.random.default_rng(seed), np.zeros(len(numbers), dtype=bool)
+    for places in _places_by_word(numbers, len(words)):
+        is_drawn[places[rng.permutation(len(places))[:_OCCURRENCES]]] = True
+    ends = np.cumsum([len(numbers) for numbers in text_numbers])
+    parts: list[list[np.ndarray]] = [[] for _ in words]
+    for text, numbers, drawn in zip(
+        texts, text_numbers, np.split(is_drawn, ends[:-1]), strict=True
+    ):
+        rows = np.flatnonzero(drawn & contexts.covered(text))
+        if not len(rows):
+            continue
+        states = contexts.states(text, rows).numpy()
+        for word, places in enumerate(_places_by_word(numbers[rows], len(words))):
+            if len(places):
+                parts[word].append(states[places])
+    return {
+        word: np.concatenate(word_parts)
+        for word, word_parts in zip(words, parts, strict=True)
+        if word_parts
+    }
+
+
+def _places_by_word(numbers: np.ndarray, n_words: int) -> list[np.ndarray]:
+    """Return the ascending positions of each word in an array of word indices, which may also
+    contain −1.
+    """
+    order = np.argsort(numbers, kind="stable")
+    firsts = np.searchsorted(numbers[order], np.arange(n_words))
+    return np.split(order, firsts)[1:]  # the first part contains −1
 
 
 def read_texts(
@@ -502,12 +576,15 @@ def read_texts(
         InputError: a file cannot be read.
         SettingError: the language of a text is unknown, and `pretokenized` is false.
     """
-    found = []
+    # Only the tokeniser needs the language.
+    default = "und" if pretokenized else None
+    sentences = []
     for text in texts:
-        lang, path = language_and_path(text, "und" if pretokenized else None)
-        lang = "" if lang == "und" else lang
-        found.append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
-    return found
+        lang, path = language_and_path(text, default)
+        if lang == "und":
+            lang = ""
+        sentences.append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
+    return sentences
 
 
 def senses(
@@ -546,41 +623,54 @@ def senses(
     read = read_texts(texts, pretokenized=pretokenized, limit=limit)
     inventory = trained_senses(folder) if trained else _induced(folder, read, word)
     number, langs = inventory.find(word), inventory.languages(read)
-    counts, examples = (
-        inventory.occurrences(number, read) if isinstance(inventory, ContextSenses) else (None, [])
-    )
-    several = [] if langs is None else sorted({lang for lang in langs.tolist() if lang})
-    among = [langs == lang for lang in several] if len(several) > 1 else [None]
-    found = [
-        {
-            "number": sense,
-            "share": round(float(inventory.shares[number, sense - 1]), 4),
-            "nearest": [
+    result: dict[str, Any] = {
+        "word": inventory.words[number],
+        "model": inventory.name,
+        "trained": trained,
+    }
+    word_senses: list[dict[str, Any]] = []
+    for sense in range(1, int(inventory.n_senses[number]) + 1):
+        word_senses.append(
+            {
+                "number": sense,
+                "share": round(float(inventory.shares[number, sense - 1]), 4),
+                "nearest": _nearest_by_language(inventory, number, sense, k, langs),
+            }
+        )
+    if isinstance(inventory, ContextSenses):
+        counts, examples = inventory.occurrences(number, read)
+        result["occurrences"] = int(counts[1:].sum())
+        for about in word_senses:
+            about["chosen"] = int(counts[about["number"]])
+            about["sentences"] = examples[about["number"]]
+    return {**result, "senses": word_senses}
+
+
+def _nearest_by_language(
+    inventory: Inventory, word: int, sense: int, k: int, langs: np.ndarray | None
+) -> list[dict[str, Any]]:
+    """Return the k nearest senses in each language.
+
+    Args:
+        langs: language of each word or None, `[n_words]`; None if no language is known.
+    """
+    masks: list[np.ndarray | None] = [None]
+    if langs is not None:
+        names = sorted({lang for lang in langs.tolist() if lang})
+        if len(names) > 1:
+            masks = [langs == name for name in names]
+    neighbours = []
+    for mask in masks:
+        for near in inventory.nearest(word, sense, k, mask):
+            neighbours.append(
                 {
                     "word": inventory.words[near.word],
                     "number": near.number,
                     "cosine": round(near.cosine, 4),
                     "lang": None if langs is None else langs[near.word],
                 }
-                for part in among
-                for near in inventory.nearest(number, sense, k, part)
-            ],
-            **(
-                {}
-                if counts is None
-                else {"chosen": int(counts[sense]), "sentences": examples[sense]}
-            ),
-        }
-        for sense in range(1, int(inventory.n_senses[number]) + 1)
-    ]
-    total = {} if counts is None else {"occurrences": int(counts[1:].sum())}
-    return {
-        "word": inventory.words[number],
-        "model": inventory.name,
-        "trained": trained,
-        **total,
-        "senses": found,
-    }
+            )
+    return neighbours
 
 
 def write_senses(
@@ -600,23 +690,22 @@ def write_senses(
     Raises:
         InputError, SettingError: see `senses`.
     """
-    read, done = (
-        read_texts(texts, pretokenized=pretokenized, limit=limit),
-        {"lines": 0, "words": 0, "known": 0},
-    )
+    read = read_texts(texts, pretokenized=pretokenized, limit=limit)
     inventory = _induced(folder, read)
+    totals = {"lines": 0, "words": 0, "known": 0}
 
     def lines() -> Iterator[str]:
         for text in read:
-            chosen = inventory.select(text)
-            for of_line in np.split(chosen, offsets_of(text.lengths())[1:-1]) if len(text) else ():
-                yield " ".join(str(n) if n else "-" for n in of_line.tolist()) + "\n"
-            done["lines"] += len(text)
-            done["words"] += len(chosen)
-            done["known"] += int((chosen > 0).sum())
+            senses = inventory.select(text)
+            offsets = offsets_of(text.lengths())
+            for start, end in pairwise(offsets.tolist()):
+                yield " ".join(str(n) if n else "-" for n in senses[start:end].tolist()) + "\n"
+            totals["lines"] += len(text)
+            totals["words"] += len(senses)
+            totals["known"] += int((senses > 0).sum())
 
     write_lines(out, lines())
-    return done
+    return totals
 
 
 def _induced(folder: str | Path, texts: Sequence[Sentences], word: str = "") -> ContextSenses:
@@ -629,37 +718,34 @@ def _induced(folder: str | Path, texts: Sequence[Sentences], word: str = "") -> 
     return ContextSenses(open_contexts(encoder), encoder.name, texts, word=word)
 
 
-def table(found: Mapping[str, Any]) -> str:
+def table(result: Mapping[str, Any]) -> str:
     """Format the result of `senses` as text."""
-    several = len(found["senses"])
-    lines = [f"{found['word']}: {several} sense{'s' if several > 1 else ''} ({found['model']})"]
-    uses = "uses in training" if found["trained"] else "uses in a sample of the text"
-    for sense in found["senses"]:
-        lines += [
-            "",
-            f"{found['word']}_{sense['number']}  {100 * sense['share']:.1f}% of its {uses}",
-        ]
+    word, n_senses = result["word"], len(result["senses"])
+    plural = "s" if n_senses > 1 else ""
+    lines = [f"{word}: {n_senses} sense{plural} ({result['model']})"]
+    uses = "uses in training" if result["trained"] else "uses in a sample of the text"
+    for sense in result["senses"]:
+        lines += ["", f"{word}_{sense['number']}  {100 * sense['share']:.1f}% of its {uses}"]
         by_lang: dict[str | None, list[str]] = {}
         for near in sense["nearest"]:
-            by_lang.setdefault(near["lang"], []).append(
-                f"{near['word']}_{near['number']} {near['cosine']:.2f}"
-            )
-        for lang, words in by_lang.items():
-            lines.append(
-                f"  nearest{f' in {lang}' if lang and len(by_lang) > 1 else ''}: {', '.join(words)}"
-            )
+            shown = f"{near['word']}_{near['number']} {near['cosine']:.2f}"
+            by_lang.setdefault(near["lang"], []).append(shown)
+        for lang, neighbours in by_lang.items():
+            where = f" in {lang}" if lang and len(by_lang) > 1 else ""
+            lines.append(f"  nearest{where}: {', '.join(neighbours)}")
         if "chosen" in sense:
-            lines.append(f"  {sense['chosen']:,} of {found['occurrences']:,} in the text")
-            lines += [
-                f"    {_marked(about['words'], about['place'])}" for about in sense["sentences"]
-            ]
+            lines.append(f"  {sense['chosen']:,} of {result['occurrences']:,} in the text")
+            for example in sense["sentences"]:
+                lines.append(f"    {_marked(example['words'], example['place'])}")
     return "\n".join(lines)
 
 
 def _marked(words: Sequence[str], place: int) -> str:
     """Return a word in brackets with up to eight words on each side."""
     first, last = max(0, place - 8), place + 9
-    marked = [f"[{word}]" if number == place else word for number, word in enumerate(words)]
-    return " ".join(
-        [*(["…"] if first else []), *marked[first:last], *(["…"] if last < len(words) else [])]
-    )
+    marked = [*words[first:place], f"[{words[place]}]", *words[place + 1 : last]]
+    if first:
+        marked.insert(0, "…")
+    if last < len(words):
+        marked.append("…")
+    return " ".join(marked)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import BUNDLED, file_pair
@@ -27,6 +29,7 @@ from calque.text import Sentences
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+    from calque.encoders.batches import WordBatch
     from calque.encoders.subwords import Subwords
 
 _LOGITS = 100_000_000  # maximum number of logits in memory at a time
@@ -76,9 +79,10 @@ def masked_perplexity(
             f"{data or 'the text'} has no word that {name or 'the model'} can read, so there is "
             "nothing to measure"
         )
+    # sentence of each masked word, and number of masked words in each sentence
     owner = np.searchsorted(split.word_offsets, chosen, side="right") - 1
     counts = np.bincount(owner, minlength=len(split))
-    words = SplitSentences(
+    masked_words = SplitSentences(
         split.ids,
         split.offsets,
         offsets_of(counts),
@@ -88,36 +92,55 @@ def masked_perplexity(
     )
     vocabulary: Any = model.get_input_embeddings()
     budget = max(64, min(4096, _LOGITS // vocabulary.num_embeddings))
-    losses, read = np.zeros(len(chosen)), np.flatnonzero(counts)
+    losses = np.zeros(len(chosen))  # −log p of each masked word
+    read = np.flatnonzero(counts)  # sentences with masked words
     for part in token_batches(split.lengths[read], budget):
-        batch = collate(words, read[part])
+        numbers = read[part]
+        batch = collate(masked_words, numbers)
         hidden = torch.from_numpy(ranges(batch.starts.numpy(), batch.lengths.numpy()))
         answers = batch.input_ids.view(-1)[hidden].to(model.device)
         batch.input_ids.view(-1)[hidden] = mask_id
-        given: Any = batch.to(model.device)
-        if senses is None:
-            logits = model(
-                input_ids=given.input_ids, attention_mask=given.attention_mask
-            ).logits.flatten(0, 1)[hidden]
-            loss = torch.nn.functional.cross_entropy(logits.float(), answers, reduction="none")
-        else:
-            body: Any = model
-            states = body.bert(
-                input_ids=given.input_ids, attention_mask=given.attention_mask
-            ).last_hidden_state
-            states = body.cls.predictions.transform(states.flatten(0, 1)[hidden]).float()
-            loss = senses.negative_log_likelihood(states, answers)
-        places = ranges(words.word_offsets[read[part]], counts[read[part]])
+        subword_losses = _losses(model, senses, batch.to(model.device), hidden, answers)
+        # The probability of a word is the product of those of its subwords.
+        places = ranges(masked_words.word_offsets[numbers], counts[numbers])
         losses[places] = np.add.reduceat(
-            loss.double().cpu().numpy(), offsets_of(batch.lengths.numpy())[:-1]
+            subword_losses.double().cpu().numpy(), offsets_of(batch.lengths.numpy())[:-1]
         )
     sums = np.zeros((len(sentences), 2))
     np.add.at(sums, owner, np.stack([losses, np.ones(len(losses))], axis=1))
-    mean = round(float(split.word_lengths[chosen].mean()), 3)
-    about = {"share": share, "left_out": left_out, "encoder": name, "subwords_per_word": mean}
+    subwords_per_word = round(float(split.word_lengths[chosen].mean()), 3)
+    about = {
+        "share": share,
+        "left_out": left_out,
+        "encoder": name,
+        "subwords_per_word": subwords_per_word,
+    }
     return _score(
         "masked-words", f"perplexity.{sentences.lang}", sums, data, sentences.lang, seed, about
     )
+
+
+def _losses(
+    model: PreTrainedModel,
+    senses: Softmax | None,
+    batch: WordBatch,
+    hidden: Tensor,
+    answers: Tensor,
+) -> Tensor:
+    """Return −log p of masked subwords, `[n]`.
+
+    Args:
+        hidden: positions of the masked subwords in the flattened batch, int64 `[n]`.
+        answers: their ids before masking, int64 `[n]`.
+    """
+    inputs = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    if senses is None:
+        logits = model(**inputs).logits.flatten(0, 1)[hidden]
+        return F.cross_entropy(logits.float(), answers, reduction="none")
+    bert: Any = model  # only a BERT is trained with senses
+    states = bert.bert(**inputs).last_hidden_state.flatten(0, 1)[hidden]
+    states = bert.cls.predictions.transform(states).float()
+    return senses.negative_log_likelihood(states, answers)
 
 
 def word_perplexity(
@@ -139,21 +162,14 @@ def word_perplexity(
         "vocabulary": len(model.vocabulary),
         "encoder": name,
     }
-    return [
-        _score(
-            "next-word",
-            metric,
-            np.stack([total, sums[:, 3]], axis=1),
-            data,
-            sentences.lang,
-            seed,
-            about,
-        )
-        for metric, total in (
-            ("perplexity", sums[:, :2].mean(axis=1)),
-            ("unigram-perplexity", sums[:, 2]),
-        )
-    ]
+    scores = []
+    for metric, losses in (
+        ("perplexity", sums[:, :2].mean(axis=1)),
+        ("unigram-perplexity", sums[:, 2]),
+    ):
+        pairs = np.stack([losses, sums[:, 3]], axis=1)
+        scores.append(_score("next-word", metric, pairs, data, sentences.lang, seed, about))
+    return scores
 
 
 def _score(
@@ -162,7 +178,11 @@ def _score(
     """Return exp(mean loss per word) with its confidence interval. `sums` contains each sentence's
     loss and number of words.
     """
-    measured = measure(sums, lambda s: np.exp(ratio(s[..., 0], s[..., 1])), samples=1000)
+
+    def mean_perplexity(sums: np.ndarray) -> np.ndarray:
+        return np.exp(ratio(sums[..., 0], sums[..., 1]))
+
+    measured = measure(sums, mean_perplexity, samples=1000)
     n = int(sums[:, 1].sum())
     return Score(
         task, data, (lang,), metric, *measured.ends, n, seed, about, percent=False, **measured.kept
@@ -174,13 +194,12 @@ def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
     least one word.
     """
     rng = np.random.default_rng(seed)
-    starts = offsets_of(counts)[:-1]
-    chosen = [
-        start + np.sort(rng.permutation(count)[: max(1, round(share * count))])
-        for start, count in zip(starts.tolist(), counts.tolist(), strict=True)
-        if count
-    ]
-    return np.concatenate(chosen) if chosen else np.zeros(0, dtype=np.int64)
+    chosen = [np.zeros(0, dtype=np.int64)]
+    for start, count in zip(offsets_of(counts)[:-1].tolist(), counts.tolist(), strict=True):
+        if count:
+            n_chosen = max(1, round(share * count))
+            chosen.append(start + np.sort(rng.permutation(count)[:n_chosen]))
+    return np.concatenate(chosen)
 
 
 # -- from a folder
@@ -207,21 +226,22 @@ def perplexity(
         InputError: the folder contains no language model.
     """
     sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
-    names = {
-        lang: ", ".join(Path(path).name for language, path in texts if language == lang)
-        for lang in sentences
-    }
+    files: dict[str, list[str]] = {lang: [] for lang in sentences}
+    for lang, path in texts:
+        files[lang].append(Path(path).name)
+    names = {lang: ", ".join(paths) for lang, paths in files.items()}
     folder = Path(encoder)
-    if (folder / SOFTMAX_FILE).is_file() or (has_senses(folder) and file_pair(folder) is not None):
-        words, name = WordModel.open(encoder), Path(encoder).resolve().name
-        return [
-            score
-            for lang, text in sentences.items()
-            for score in word_perplexity(words, text, seed=seed, data=names[lang], name=name)
-        ]
-    loaded, where = load_encoder(encoder), str(BUNDLED.get(encoder, encoder))
+    has_next_words = (folder / SOFTMAX_FILE).is_file()
+    if has_next_words or (has_senses(folder) and file_pair(folder) is not None):
+        word_model, name = WordModel.open(encoder), folder.resolve().name
+        scores: list[Score] = []
+        for lang, text in sentences.items():
+            scores += word_perplexity(word_model, text, seed=seed, data=names[lang], name=name)
+        return scores
+    loaded: Any = load_encoder(encoder)
+    where = str(BUNDLED.get(encoder, encoder))
     model, tokenizer = open_masked(where)
-    model.to(loaded.device).eval()  # type: ignore[attr-defined]
+    model.to(loaded.device).eval()
     senses = None
     if has_senses(where):
         words, dim = model.config.vocab_size, model.config.hidden_size
@@ -234,7 +254,7 @@ def perplexity(
             share=share,
             mask_id=tokenizer.mask_token_id,
             senses=senses,
-            seed=seed,  # type: ignore[attr-defined]
+            seed=seed,
             data=names[lang],
             name=loaded.name,
         )
