@@ -26,6 +26,7 @@ check: install         ## style, types, structure
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/python dev/measure.py
 
 results: install       ## tables and numbers of the documents, from docs/results
 	$(BIN)/python dev/results.py $(ARGS)

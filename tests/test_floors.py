@@ -3,7 +3,10 @@ cycles.
 """
 
 import ast
+import re
 from pathlib import Path
+
+import pytest
 
 import calque
 
@@ -91,6 +94,24 @@ def test_every_layer_entry_is_a_package():
         room for room in FLOOR if not ((ROOT / room).is_dir() or (ROOT / f"{room}.py").is_file())
     ]
     assert not missing, f"FLOOR names missing packages: {', '.join(missing)}"
+
+
+def layers(table: str) -> dict[str, int]:
+    """Return the layer of each package in a Markdown table of layers. Text in parentheses describes
+    a package.
+    """
+    found = {}
+    for layer, packages in re.findall(r"^\| (-?\d+) \| (.+) \|$", table, re.MULTILINE):
+        names = re.findall(r"`(\w+)/?`", re.sub(r"\([^)]*\)", "", packages))
+        found |= dict.fromkeys(names, int(layer))
+    return found
+
+
+def test_the_table_in_contributing_lists_every_layer():
+    contributing = ROOT.parents[1] / "CONTRIBUTING.md"
+    if not contributing.exists():
+        pytest.skip("requires a checkout")
+    assert layers(contributing.read_text(encoding="utf-8")) == FLOOR
 
 
 def neighbours(files: dict[str, Path], name: str) -> set[str]:
