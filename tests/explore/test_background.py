@@ -42,6 +42,7 @@ def wait_for(url, path):
     raise AssertionError("the answer is still pending")
 
 
+PATIENCE = 60  # seconds after which a test fails instead of hanging
 WORD = "neighbours?encoder=tiny&id=2&word=4"
 
 
@@ -49,7 +50,7 @@ def test_the_page_and_the_text_are_served_while_the_vectors_are_computed(slow, t
     explorer, gate = slow
     assert not list(tmp_path.rglob("*.safetensors"))
     with served(explorer, Background(explorer)) as url:
-        gate.started.wait()
+        assert gate.started.wait(PATIENCE)
         assert urlopen(url).status == 200
         assert ask(url, "about") == (200, explorer.about())
         assert ask(url, "sentence?id=2")[0] == ask(url, "search?q=bank")[0] == 200
@@ -90,7 +91,7 @@ def test_a_request_that_cannot_be_answered_fails_at_once(slow):
     explorer, gate = slow
     background = Background(explorer)
     background.start()
-    gate.started.wait()
+    assert gate.started.wait(PATIENCE)
     assert background.pending("nobody", None) is None  # the explorer then raises the error
     assert background.pending("tiny", "77") is None
     gate.open()
@@ -175,9 +176,11 @@ def test_the_computation_can_be_stopped_at_any_time_and_leaves_no_file(slow, tmp
         gate.open()
     if moment != "before it starts":
         background.start()
-        gate.started.wait()
+        assert gate.started.wait(PATIENCE)
     if moment == "when it is idle":
+        begun = time.monotonic()
         while background.pending("tiny", None) or background.pending("rotated", None):
+            assert time.monotonic() - begun < PATIENCE
             time.sleep(0.02)
     begun = time.monotonic()
     background.stop()

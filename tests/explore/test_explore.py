@@ -146,7 +146,7 @@ def test_vectors_are_computed_once_and_a_corrupt_store_is_rebuilt(
 ):
     (tmp_path / "3.safetensors").write_bytes(b"corrupt")
     first = view_of(tiny_encoder, collection, tmp_path, [1, -1])
-    assert (first.numbers, first.own) == ({"1": 1, "3": 3}, "3")
+    assert (first.numbers, first.output_layer) == ({"1": 1, "3": 3}, "3")
     once = {name: np.array(first.store(name)[0].hubness) for name in first.numbers}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.safetensors", "3.safetensors"]
     encoded = tiny_encoder.encode_layers(collection.sentences, [1, 3])

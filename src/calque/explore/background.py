@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 from calque.errors import CalqueError, SettingError
 from calque.explore.explorer import NEIGHBOURHOODS, Explorer
@@ -26,14 +25,16 @@ class Background:
 
     def __init__(self, explorer: Explorer, *, say: Callable[[str], None] = lambda line: None):
         self._explorer, self._say = explorer, say
-        self._condition, self._stopped = threading.Condition(), False
-        self._left: deque[tuple[str, str]] = deque()  # encoders and layers to compute
-        self._current: tuple[str, str] | None = None
-        self._fraction, self._text = 0.0, ""
+        # The condition protects all attributes below.
+        self._condition = threading.Condition()
+        self._stopped = False
+        self._queue: deque[tuple[str, str]] = deque()  # encoders and layers to compute
+        self._current: tuple[str, str] | None = None  # the layer that is being computed
+        self._fraction, self._text = 0.0, ""  # progress of the current layer
         self._errors: dict[tuple[str, str], str] = {}
         self._thread = threading.Thread(target=self._run, name="calque explore", daemon=True)
         for name in dict.fromkeys((explorer.before, explorer.after)):
-            self._add(name, explorer.views[name].own)
+            self._add(name, explorer.views[name].output_layer)
 
     def start(self) -> None:
         self._thread.start()
@@ -48,7 +49,7 @@ class Background:
 
     def pending(
         self, encoder: str, layer: str | None, *, typed: bool = False
-    ) -> dict[str, Any] | None:
+    ) -> dict[str, object] | None:
         """Return the progress of the computation that an answer must wait for, or None if the
         answer can be given now.
 
@@ -59,36 +60,40 @@ class Background:
             SettingError: the vectors could not be computed; the message is that of the error.
         """
         view = self._explorer.views.get(encoder)
-        if view is None or (layer or view.own) not in view.numbers:
+        if view is None:
             return None  # the answer is an error
-        wanted = encoder, layer or view.own
+        layer = layer or view.output_layer
+        if layer not in view.numbers:
+            return None  # the answer is an error
         with self._condition:
-            if wanted in self._errors:
-                raise SettingError(self._errors[wanted])
-            is_open = view.is_open(wanted[1])
+            if (encoder, layer) in self._errors:
+                raise SettingError(self._errors[encoder, layer])
+            is_open = view.is_open(layer)
             if is_open and not (typed and self._current):
                 return None
             if not is_open:
-                self._add(*wanted)
-            left = len(self._left) + (self._current is not None)
-            return {"text": self._text, "fraction": round(self._fraction, 4), "layers": left}
+                self._add(encoder, layer)
+            n_layers = len(self._queue) + (self._current is not None)
+            return {"text": self._text, "fraction": round(self._fraction, 4), "layers": n_layers}
 
     def _add(self, encoder: str, layer: str) -> None:
+        """Add a layer to the queue unless it is already in it."""
         with self._condition:
-            if (encoder, layer) != self._current and (encoder, layer) not in self._left:
-                self._left.append((encoder, layer))
+            if (encoder, layer) != self._current and (encoder, layer) not in self._queue:
+                self._queue.append((encoder, layer))
                 self._condition.notify()
 
     # -- the thread
     # ----------------------------------------------------------------------------------------------
     def _run(self) -> None:
+        """Compute the layers in the queue until `stop` is called."""
         while True:
             with self._condition:
                 self._current = None
-                self._condition.wait_for(lambda: self._left or self._stopped)
+                self._condition.wait_for(lambda: self._queue or self._stopped)
                 if self._stopped:
                     return
-                self._current = self._left.popleft()
+                self._current = self._queue.popleft()
                 self._fraction, self._text = 0.0, f"Encoding the text with {self._name()}"
                 encoder, layer = self._current
             try:
@@ -96,12 +101,11 @@ class Background:
                     self._explorer.views[encoder].store(layer)
             except _Cancelled:
                 return
-            except Exception as error:  # the page shows the message, and the server stays available for other layers
-                reason = (
-                    str(error)
-                    if isinstance(error, CalqueError)
-                    else f"{type(error).__name__}: {error}"
-                )
+            except Exception as error:
+                # The page shows the message, and the server stays available for other layers.
+                reason = str(error)
+                if not isinstance(error, CalqueError):
+                    reason = f"{type(error).__name__}: {error}"
                 message = (
                     f"the word vectors of {self._name()} could not be computed: "
                     f"{' '.join(reason.split())}"
@@ -116,13 +120,14 @@ class Background:
 
     def _watch(self, title: str, done: int, total: int | None) -> None:
         """Record the progress: the first half of the bar is encoding, the second half the
-        comparison of all words.
+        comparison of all words. `title` is the title of the progress bar that was updated.
         """
         with self._condition:
             if self._stopped:
                 raise _Cancelled
-            compares = title == NEIGHBOURHOODS
+            is_comparison = title == NEIGHBOURHOODS
             part = min(1.0, done / total) if total else 0.0
-            self._fraction = max(self._fraction, 0.5 * (compares + part))
-            verb = "Comparing all words of" if compares else "Encoding the text with"
+            # The fraction never falls, even if a step shows several progress bars.
+            self._fraction = max(self._fraction, 0.5 * (is_comparison + part))
+            verb = "Comparing all words of" if is_comparison else "Encoding the text with"
             self._text = f"{verb} {self._name()}"

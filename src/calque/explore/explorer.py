@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -43,31 +43,30 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
 
     from calque.algebra.similarity import largest_products
 
-    known = (
-        np.ones(vectors.n_words, dtype=bool)
-        if vectors.covered is None
-        else np.asarray(vectors.covered)
-    )
-    rows = [
-        np.flatnonzero(known[of]) + of.start for of in map(collection.rows, collection.languages)
-    ]
-    matrices = [
-        torch.from_numpy(np.ascontiguousarray(vectors.data[of], dtype=np.float32)) for of in rows
-    ]
-    found = np.zeros((len(rows), vectors.n_words), dtype=np.float32)
-    total = sum(map(len, rows)) ** 2
-    with bar(total, unit="pair", title=NEIGHBOURHOODS, show=progress, scaled=True) as shown:
+    covered = np.ones(vectors.n_words, dtype=bool)
+    if vectors.covered is not None:
+        covered = np.asarray(vectors.covered)
+    rows = []  # rows of the words with a vector in each language
+    matrices = []  # the vectors of these words
+    for lang in collection.languages:
+        words = collection.rows(lang)
+        lang_rows = words.start + np.flatnonzero(covered[words])
+        data = np.ascontiguousarray(vectors.data[lang_rows], dtype=np.float32)
+        rows.append(lang_rows)
+        matrices.append(torch.from_numpy(data))
+    hubs = np.zeros((len(rows), vectors.n_words), dtype=np.float32)
+    n_pairs = sum(len(lang_rows) for lang_rows in rows) ** 2
+    with bar(n_pairs, unit="pair", title=NEIGHBOURHOODS, show=progress, scaled=True) as shown:
         for a, b in product(range(len(rows)), repeat=2):
-            own = int(
-                a == b
-            )  # within its own language, each word's nearest neighbour is the word itself
+            # Within a language, the nearest neighbour of each word is the word itself.
+            n_self = int(a == b)
             for start in range(0, len(rows[a]), _BLOCK):
                 block = slice(start, start + _BLOCK)
-                if len(rows[b]) > own:
-                    values, _ = largest_products(matrices[a][block], matrices[b], K + own)
-                    found[b, rows[a][block]] = values[:, own:].mean(axis=1, dtype=np.float64)
+                if len(rows[b]) > n_self:
+                    cosines, _ = largest_products(matrices[a][block], matrices[b], K + n_self)
+                    hubs[b, rows[a][block]] = cosines[:, n_self:].mean(axis=1, dtype=np.float64)
                 shown.update(len(rows[a][block]) * len(rows[b]))
-    return found
+    return hubs
 
 
 class WordVectors:
@@ -97,7 +96,8 @@ class WordVectors:
         """
         unit = Embeddings(unit_rows(embeddings.data), embeddings.offsets, embeddings.covered)
         arrays = {"data": unit.data.astype(np.float32), "offsets": unit.offsets}
-        arrays |= {} if unit.covered is None else {"covered": unit.covered}
+        if unit.covered is not None:
+            arrays["covered"] = unit.covered
         arrays["hubness"] = hubness(unit, collection, progress=progress)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_arrays(path, arrays, {"calque.explore": _about(collection)})
@@ -119,23 +119,28 @@ class WordVectors:
         Returns:
             index, CSLS and cosine of each nearest word, nearest first, by language.
         """
-        cosines = self.embeddings.data @ np.ascontiguousarray(vector, dtype=np.float32)
+        all_cosines = self.embeddings.data @ np.ascontiguousarray(vector, dtype=np.float32)
         if self.embeddings.covered is not None:
-            cosines[~np.asarray(self.embeddings.covered)] = -np.inf
+            all_cosines[~np.asarray(self.embeddings.covered)] = -np.inf
         if but is not None:
-            cosines[but] = -np.inf
-        own, found = self.hubness[self.collection.languages.index(lang)], {}
+            all_cosines[but] = -np.inf
+        hubs = self.hubness[self.collection.languages.index(lang)]  # r(y) with words in `lang`
+        nearest = {}
         for other in self.collection.languages:
-            near = cosines[rows := self.collection.rows(other)]
-            usable = int(np.count_nonzero(np.isfinite(near)))
-            density = float(np.sort(near)[::-1][: min(K, usable)].mean()) if usable else 0.0
-            csls = 2 * near - density - own[rows]
-            best = np.argsort(-csls, kind="stable")[: min(n, usable)]
-            found[other] = [(int(k) + rows.start, float(csls[k]), float(near[k])) for k in best]
-        return found
+            rows = self.collection.rows(other)
+            cosines = all_cosines[rows]
+            n_usable = int(np.count_nonzero(np.isfinite(cosines)))
+            density = 0.0  # r(x)
+            if n_usable:
+                density = float(np.sort(cosines)[::-1][: min(K, n_usable)].mean())
+            csls = 2 * cosines - density - hubs[rows]
+            best = np.argsort(-csls, kind="stable")[: min(n, n_usable)].tolist()
+            nearest[other] = [(rows.start + k, float(csls[k]), float(cosines[k])) for k in best]
+        return nearest
 
 
 def _about(collection: Collection) -> str:
+    """Return the header that identifies the collection and the format of a file."""
     return json_text([_FORMAT, K, collection.fingerprint])
 
 
@@ -161,7 +166,8 @@ class CollectionView:
 
     Attributes:
         before: whether the encoder is the base encoder of an aligned encoder.
-        numbers, own: see `layers_of`.
+        numbers, output_layer: index of each layer keyed by its name, and name of the output layer,
+            see `layers_of`.
     """
 
     def __init__(
@@ -174,17 +180,18 @@ class CollectionView:
         *,
         progress: bool = False,
     ):
-        self.encoder, self.name, self.before, self.progress = (
-            named.encoder,
-            named.name,
-            named.before,
-            progress,
-        )
-        self.numbers, self.own = layers_of(named.encoder, layers)
-        self._collection, self._folder, self._lock = collection, folder, lock
-        self._open: dict[str, WordVectors] = {}
+        self.encoder = named.encoder
+        self.name = named.name
+        self.before = named.before
+        self.progress = progress
+        self.numbers, self.output_layer = layers_of(named.encoder, layers)
+        self._collection = collection
+        self._folder = folder
+        self._lock = lock
+        self._open: dict[str, WordVectors] = {}  # keyed by layer
 
     def _encode(self, sentences: Sequence[Sentence], layer: str) -> Embeddings:
+        """Return the vectors of sentences from the layer with this name."""
         number = self.numbers[layer]
         if number is None:
             return self.encoder.encode(sentences, progress=self.progress)
@@ -194,7 +201,7 @@ class CollectionView:
         """Return the vectors and name of a layer, by default the encoder's output layer; the first
         call computes them.
         """
-        name = layer or self.own
+        name = layer or self.output_layer
         if name not in self.numbers:
             raise SettingError(
                 f"the layer of {self.name} must be one of {', '.join(self.numbers)}, got {name!r}"
@@ -202,33 +209,35 @@ class CollectionView:
         if name in self._open:  # without the lock, because another layer may be being computed
             return self._open[name], name
         with self._lock:
-            if name not in self._open:
-                path = self._folder / f"{name}.safetensors"
-                try:
-                    self._open[name] = WordVectors.open(path, self._collection)
-                except InputError:  # the file is missing, truncated or out of date
-                    encoded = self._encode(self._collection.sentences, name)
-                    self._open[name] = WordVectors.build(
-                        path, self._collection, encoded, progress=self.progress
-                    )
+            if name not in self._open:  # another thread may have computed the layer meanwhile
+                self._open[name] = self._opened_or_built(name)
         return self._open[name], name
+
+    def _opened_or_built(self, layer: str) -> WordVectors:
+        """Return the vectors of a layer from their file, which is written if necessary."""
+        path = self._folder / f"{layer}.safetensors"
+        try:
+            return WordVectors.open(path, self._collection)
+        except InputError:  # the file is missing, truncated or out of date
+            vectors = self._encode(self._collection.sentences, layer)
+            return WordVectors.build(path, self._collection, vectors, progress=self.progress)
 
     def is_open(self, layer: str | None) -> bool:
         """Return whether the vectors of a layer are computed and open."""
-        return (layer or self.own) in self._open
+        return (layer or self.output_layer) in self._open
 
     def vectors(self, layer: str, which: int | Typed) -> Embeddings:
         """Return the L2-normalised vectors of one sentence."""
         from calque.encoders.extraction import UncoveredWordsWarning
 
         if not isinstance(which, Typed):
-            return self.store(layer)[0].embeddings.take(np.array([which]))
+            stored, _ = self.store(layer)
+            return stored.embeddings.take(np.array([which]))
         with self._lock, warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", UncoveredWordsWarning
-            )  # the answers already report words without a vector
-            found = self._encode([Sentence(which.words, which.lang)], layer)
-        return Embeddings(unit_rows(found.data), found.offsets, found.covered)
+            # The answers already report words without a vector.
+            warnings.simplefilter("ignore", UncoveredWordsWarning)
+            vectors = self._encode([Sentence(which.words, which.lang)], layer)
+        return Embeddings(unit_rows(vectors.data), vectors.offsets, vectors.covered)
 
 
 def layers_of(
@@ -242,14 +251,18 @@ def layers_of(
 
     layer = encoder.layer
     if layer is None:
-        mapped = isinstance(encoder, MappedEncoder)
-        name = f"{'+'.join(map(str, encoder.layers))} {encoder.combine}" if mapped else "own"
+        name = "own"
+        if isinstance(encoder, MappedEncoder):
+            name = f"{'+'.join(map(str, encoder.layers))} {encoder.combine}"
         return {name: None}, name
     if encoder.base is not None or len(encoder.layers) == 1:
         return {str(layer): None}, str(layer)
-    number = encoder.layer_number
-    chosen = [0, number(-1) // 2, layer] if wanted is None else map(number, wanted)
-    return {str(k): k for k in sorted({*chosen, layer})}, str(layer)
+    if wanted is None:
+        last = encoder.layer_number(-1)
+        numbers = {0, last // 2, layer}
+    else:
+        numbers = {layer, *map(encoder.layer_number, wanted)}
+    return {str(number): number for number in sorted(numbers)}, str(layer)
 
 
 MAX_LENGTH = 1000  # maximum length of a typed sentence, in characters
@@ -282,63 +295,74 @@ class Explorer:
     ):
         if not encoders:
             raise SettingError("at least one encoder must be given, got none")
-        self.collection, self._lock = collection, threading.RLock()
+        self.collection = collection
         self.views: dict[str, CollectionView] = {}
+        lock = threading.RLock()
         for named in encoders:
             require(named.encoder, "measured")
             place = folder / f"{collection.fingerprint[:12]}-{named.encoder.fingerprint[:12]}"
             self.views[named.name] = CollectionView(
-                named, collection, place, self._lock, layers, progress=progress
+                named, collection, place, lock, layers, progress=progress
             )
         befores = [name for name, view in self.views.items() if view.before]
-        afters = [name for name in self.views if name not in befores] or befores
-        self.before = (befores or afters)[0]
+        afters = [name for name in self.views if name not in befores]
+        # Without base encoders, or with only these, the page compares the same encoders.
+        befores, afters = befores or afters, afters or befores
+        self.before = befores[0]
         self.after = "contrastive" if "contrastive" in afters else afters[-1]
 
     # -- content
     # ----------------------------------------------------------------------------------------------
-    def about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, object]:
         """Return the languages, the encoders with their layers, and the first word to show. This
         word is the longest in a sentence with translations into many languages, preferably a
         sentence outside the training text."""
         text = self.collection
-        start = max(
-            range(*next(iter(text.ranges.values()))),
-            key=lambda k: (
-                len(text.translations(k)),
-                not text.trained[k],
-                -abs(len(text.sentences[k]) - 10),
-            ),
-        )
+        first_range, *_ = text.ranges.values()
+        start = max(range(*first_range), key=self._suitability)
         lengths = [len(word) for word in text.sentences[start].words]
+        languages = [
+            {"lang": lang, "first": first, "sentences": last - first}
+            for lang, (first, last) in text.ranges.items()
+        ]
+        encoders = [
+            {
+                "name": name,
+                "before": view.before,
+                "layers": list(view.numbers),
+                "own": view.output_layer,
+            }
+            for name, view in self.views.items()
+        ]
         return {
             "words": text.n_words,
-            "languages": [
-                {"lang": lang, "first": first, "sentences": last - first}
-                for lang, (first, last) in text.ranges.items()
-            ],
-            "encoders": [
-                {"name": name, "before": view.before, "layers": list(view.numbers), "own": view.own}
-                for name, view in self.views.items()
-            ],
+            "languages": languages,
+            "encoders": encoders,
             "before": self.before,
             "after": self.after,
             "start": {"id": start, "word": lengths.index(max(lengths))},
         }
 
-    def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, Any]:
+    def _suitability(self, number: int) -> tuple[int, bool, int]:
+        """Return the sort key of a sentence as the first one to show: its number of translations,
+        whether it is outside the training text, and how close its length is to 10 words.
+        """
+        text = self.collection
+        distance = abs(len(text.sentences[number]) - 10)
+        return len(text.translations(number)), not text.trained[number], -distance
+
+    def search(self, query: str, lang: str | None = None, limit: int = 20) -> dict[str, object]:
         """Return the sentences that contain all words of the query."""
         total, numbers = self.collection.search(query, self._checked(lang), min(limit, 200))
         return {"total": total, "sentences": [self._answer(number) for number in numbers]}
 
-    def sentence(self, which: int | Typed) -> dict[str, Any]:
+    def sentence(self, which: int | Typed) -> dict[str, object]:
         """Return a sentence; a sentence from the text is returned with its translations."""
         answer = self._answer(which)
         if isinstance(which, int):
+            translations = self.collection.translations(which).values()
             answer["trained"] = bool(self.collection.trained[which])
-            answer["translations"] = [
-                self._answer(other) for other in self.collection.translations(which).values()
-            ]
+            answer["translations"] = [self._answer(number) for number in translations]
         return answer
 
     def typed(self, text: str, lang: str | None = None) -> Typed:
@@ -353,29 +377,38 @@ class Explorer:
         return Typed(text, self._checked(lang) or self.collection.guess_language(text))
 
     def _checked(self, lang: str | None) -> str | None:
+        """Return a language, or None if it is empty; raise a `SettingError` if it is unknown."""
         if lang and lang not in self.collection.ranges:
             raise SettingError(
                 f"the language must be one of {', '.join(self.collection.languages)}, got {lang!r}"
             )
         return lang or None
 
-    def _given(self, which: int | Typed, word: int = 0) -> Sentence | Typed:
+    def _lookup(self, which: int | Typed, word: int = 0) -> Sentence | Typed:
         """Return a sentence; raise a `SettingError` if the sentence or its word at position `word`
         does not exist.
         """
-        if isinstance(which, int) and not 0 <= which < len(self.collection):
+        if isinstance(which, Typed):
+            sentence = which
+        elif 0 <= which < len(self.collection):
+            sentence = self.collection.sentences[which]
+        else:
             raise SettingError(
                 f"the sentence number must be 0 to {len(self.collection) - 1}, got {which}"
             )
-        given = which if isinstance(which, Typed) else self.collection.sentences[which]
-        if not 0 <= word < len(given.words):
-            raise SettingError(f"the word number must be 0 to {len(given.words) - 1}, got {word}")
-        return given
+        n_words = len(sentence.words)
+        if not 0 <= word < n_words:
+            raise SettingError(f"the word number must be 0 to {n_words - 1}, got {word}")
+        return sentence
 
-    def _answer(self, which: int | Typed) -> dict[str, Any]:
-        given = self._given(which)
-        name = {"text": which.text} if isinstance(which, Typed) else {"id": which}
-        return {**name, "lang": given.lang, "words": list(given.words)}
+    def _answer(self, which: int | Typed) -> dict[str, object]:
+        sentence = self._lookup(which)
+        answer: dict[str, object] = {}
+        if isinstance(which, Typed):
+            answer["text"] = which.text
+        else:
+            answer["id"] = which
+        return {**answer, "lang": sentence.lang, "words": list(sentence.words)}
 
     def _view(self, encoder: str) -> CollectionView:
         if encoder in self.views:
@@ -386,38 +419,44 @@ class Explorer:
     # ------------------------------------------------------------------------------------------
     def neighbours(
         self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return the nearest words of a word in context in each language, and other occurrences of
         its word type.
         """
-        view, given = self._view(encoder), self._given(which, word)
-        store, name = view.store(layer)
+        view, sentence = self._view(encoder), self._lookup(which, word)
+        stored, layer = view.store(layer)
         if not 1 <= n <= _MAX_NEIGHBOURS:
             raise SettingError(f"n must be 1 to {_MAX_NEIGHBOURS}, got {n}")
-        vectors = view.vectors(name, which)
-        row = None if isinstance(which, Typed) else int(self.collection.offsets[which]) + word
+        vectors = view.vectors(layer, which)
         covered = vectors.covered is None or bool(vectors.covered[word])
-        answer: dict[str, Any] = {
+        answer: dict[str, object] = {
             "encoder": encoder,
-            "layer": name,
-            "word": given.words[word],
+            "layer": layer,
+            "word": sentence.words[word],
             "covered": covered,
         }
         if not covered:
             return {**answer, "languages": [], "same": {"total": 0, "nearest": [], "farthest": []}}
-        related = () if isinstance(which, Typed) else self.collection.related(which)
+        row: int | None = None  # index of the word among all words of the text
+        related: list[int] = []
+        if not isinstance(which, Typed):
+            row = int(self.collection.offsets[which]) + word
+            related = self.collection.related(which)
         vector = np.asarray(vectors.data[word])
         languages = []
-        for other, nearest in store.neighbours(vector, given.lang, n, but=row).items():
-            hits = [self._hit(r, related, csls=csls, cosine=cosine) for r, csls, cosine in nearest]
-            languages.append({"lang": other, "own": other == given.lang, "words": hits})
-        return {
-            **answer,
-            "languages": languages,
-            "same": self._same(store, vector, given.lang, given.words[word], row),
-        }
+        for lang, nearest in stored.neighbours(vector, sentence.lang, n, but=row).items():
+            hits = [
+                self._hit(other, related, csls=csls, cosine=cosine)
+                for other, csls, cosine in nearest
+            ]
+            languages.append({"lang": lang, "own": lang == sentence.lang, "words": hits})
+        same = self._same(stored, vector, sentence.lang, sentence.words[word], row)
+        return {**answer, "languages": languages, "same": same}
 
-    def _hit(self, row: int, related: Iterable[int], **scores: float) -> dict[str, Any]:
+    def _hit(self, row: int, related: Sequence[int], **scores: float) -> dict[str, object]:
+        """Return a word of the text with its sentence and its scores. `related` contains the
+        translations of the requested sentence.
+        """
         sentence, word = self.collection.place(row)
         rounded = {name: round(float(score), 4) for name, score in scores.items()}
         return {
@@ -428,31 +467,30 @@ class Explorer:
         }
 
     def _same(
-        self, store: WordVectors, vector: np.ndarray, lang: str, form: str, row: int | None
-    ) -> dict[str, Any]:
+        self, stored: WordVectors, vector: np.ndarray, lang: str, word: str, row: int | None
+    ) -> dict[str, object]:
         """Return the nearest and the farthest of the other occurrences of a word type."""
-        rows = np.array(
-            [r for r in self.collection.rows_of.get((lang, form.casefold()), []) if r != row],
-            dtype=np.int64,
-        )
-        if store.embeddings.covered is not None:
-            rows = rows[np.asarray(store.embeddings.covered)[rows]]
-        cosines = np.asarray(store.embeddings.data[rows]) @ vector
+        occurrences = self.collection.rows_of.get((lang, word.casefold()), [])
+        rows = np.array([other for other in occurrences if other != row], dtype=np.int64)
+        if stored.embeddings.covered is not None:
+            rows = rows[np.asarray(stored.embeddings.covered)[rows]]
+        cosines = np.asarray(stored.embeddings.data[rows]) @ vector
         order = np.argsort(-cosines, kind="stable").tolist()
-        chosen = order if len(order) <= 8 else order[:5] + order[-3:]
-        hits = [self._hit(int(rows[k]), (), cosine=float(cosines[k])) for k in chosen]
+        if len(order) > 8:
+            order = order[:5] + order[-3:]
+        hits = [self._hit(int(rows[k]), (), cosine=float(cosines[k])) for k in order]
         return {"total": len(rows), "nearest": hits[:5], "farthest": hits[5:]}
 
     def links(
         self, encoder: str, layer: str | None, which: int | Typed, other: int
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         """Return the word links between two sentences; linked words are mutual nearest
         neighbours.
         """
         view = self._view(encoder)
-        name = view.store(layer)[1]
+        _, layer = view.store(layer)
         for sentence in (which, other):
-            self._given(sentence)  # check that the sentence exists
-        pairs = links_from_embeddings(view.vectors(name, which), view.vectors(name, other))
+            self._lookup(sentence)  # check that the sentence exists
+        pairs = links_from_embeddings(view.vectors(layer, which), view.vectors(layer, other))
         links = np.stack([pairs.source, pairs.target], axis=1).tolist()
-        return {"encoder": encoder, "layer": name, "links": links}
+        return {"encoder": encoder, "layer": layer, "links": links}

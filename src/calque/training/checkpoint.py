@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,9 @@ History = list[dict[str, float]]
 
 def trained_parameters(module: nn.Module) -> dict[str, nn.Parameter]:
     """Return the trainable parameters of a module, keyed by name."""
-    return {name: p for name, p in module.named_parameters() if p.requires_grad}
+    return {
+        name: parameter for name, parameter in module.named_parameters() if parameter.requires_grad
+    }
 
 
 def changed_tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -44,7 +46,7 @@ class Checkpoint:
     def __init__(
         self,
         path: Path,
-        identity: dict[str, Any],
+        identity: Mapping[str, object],
         objective: Objective[Any],
         optimiser: torch.optim.Optimizer,
     ):
@@ -52,7 +54,7 @@ class Checkpoint:
         self._identity = json_text(identity, undefined="name", sort_keys=True, default=str)
         self._objective, self._optimiser = objective, optimiser
 
-    def state(self, step: int, history: History) -> dict[str, Any]:
+    def state(self, step: int, history: History) -> dict[str, object]:
         """Return the content of a checkpoint file."""
         return {
             "identity": self._identity,
@@ -63,11 +65,9 @@ class Checkpoint:
             "history": json_text(history),
         }
 
-    def write(self, state: dict[str, Any]) -> None:
-        with (
-            storage.whole(self.path) as part,
-            open(part, "wb") as file,
-        ):  # PyTorch reports a full disk only if it gets an open file
+    def write(self, state: Mapping[str, object]) -> None:
+        # PyTorch reports a full disk only if it gets an open file.
+        with storage.whole(self.path) as part, open(part, "wb") as file:
             torch.save(state, file)
 
     def resume(self, device: torch.device) -> tuple[int, History]:
@@ -95,20 +95,21 @@ class Checkpoint:
             if state["step"] != len(history):
                 raise ValueError("metrics of some updates are missing")
             self._objective.load_state(state["objective"])
-            self._take(state["module"], state["optimiser"])
+            self._load_weights(state["module"], state["optimiser"])
         return state["step"], history
 
-    def _take(self, module: dict[str, Tensor], optimiser: dict[str, Any]) -> None:
+    def _load_weights(self, weights: dict[str, Tensor], optimiser: dict[str, Any]) -> None:
         """Load the weights and buffers of the module, and the state of the optimiser."""
-        if module.keys() != changed_tensors(self._objective.module).keys():
+        module = self._objective.module
+        if weights.keys() != changed_tensors(module).keys():
             raise ValueError("the checkpoint and the module have different weights or buffers")
-        self._objective.module.load_state_dict(
-            module, strict=False
-        )  # frozen weights are not in the checkpoint
+        # not strict, because frozen weights are not in the checkpoint
+        module.load_state_dict(weights, strict=False)
         self._optimiser.load_state_dict(optimiser)
 
     @contextmanager
     def _readable(self) -> Iterator[None]:
+        """Convert errors in the `with` block to an `InputError` about the file."""
         try:
             yield
         except Exception as error:  # torch can raise any exception for a corrupt file
@@ -122,27 +123,25 @@ class Checkpoint:
 def _difference(old: str, new: str) -> str:
     """Describe the settings that differ between two identities, for example `epochs: 2 → 1`."""
     before, after = _leaves(json.loads(old)), _leaves(json.loads(new))
-    names = sorted(
-        name for name in before.keys() | after.keys() if before.get(name) != after.get(name)
-    )
     changes = []
-    for name in names:
-        was, now = (
-            f"{x:g}" if isinstance(x, float) else f"{x!r:.60}"
-            for x in (before.get(name), after.get(name))
-        )
-        changes.append(f"{name[-1]}: {was} → {now}")
-    return ", ".join(
-        dict.fromkeys(changes)
-    )  # settings that also occur in the schedule are listed only once
+    for path in sorted(before.keys() | after.keys()):
+        old_value, new_value = before.get(path), after.get(path)
+        if old_value != new_value:
+            changes.append(f"{path[-1]}: {_brief(old_value)} → {_brief(new_value)}")
+    # Settings that also occur in the schedule are listed only once.
+    return ", ".join(dict.fromkeys(changes))
 
 
-def _leaves(settings: Any, *names: str) -> dict[tuple[str, ...], Any]:
+def _brief(value: object) -> str:
+    """Return a value as a short string."""
+    return f"{value:g}" if isinstance(value, float) else f"{value!r:.60}"
+
+
+def _leaves(settings: object, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], object]:
     """Return the values of a nested object, keyed by the path of names that leads to each value."""
     if not isinstance(settings, dict) or not settings:
-        return {names: settings}
-    return {
-        path: leaf
-        for name, value in settings.items()
-        for path, leaf in _leaves(value, *names, name).items()
-    }
+        return {path: settings}
+    leaves = {}
+    for name, value in settings.items():
+        leaves.update(_leaves(value, (*path, name)))
+    return leaves

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeVar
 
 import torch
 
@@ -27,6 +27,9 @@ from calque.training.tracking import Log, begin
 
 _SECONDS = 60.0  # minimum number of seconds between timed checkpoints
 _SHARE = 0.05  # maximum fraction of training time to spend on writing timed checkpoints
+_METRICS_EVERY = 50  # number of updates between two writes of `metrics.jsonl`
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,16 @@ class Schedule:
     def rate(self, step: int, total: int) -> float:
         """Return the learning rate of update `step` (counted from 0) out of `total` updates."""
         assert self.learning_rate is not None
-        rising = math.ceil(self.warmup * total)
-        if step < rising:
-            return self.learning_rate * (step + 1) / rising
-        left = (total - step) / max(1, total - rising)
-        factor = {"constant": 1.0, "linear": left, "cosine": 0.5 - 0.5 * math.cos(math.pi * left)}[
-            self.decay
-        ]
+        n_warmup = math.ceil(self.warmup * total)
+        if step < n_warmup:
+            return self.learning_rate * (step + 1) / n_warmup
+        remaining = (total - step) / max(1, total - n_warmup)  # fraction of the decay, from 1 to 0
+        if self.decay == "linear":
+            factor = remaining
+        elif self.decay == "cosine":
+            factor = 0.5 - 0.5 * math.cos(math.pi * remaining)
+        else:
+            factor = 1.0
         return self.learning_rate * factor
 
 
@@ -168,13 +174,13 @@ def adam(parameters: list[torch.nn.Parameter], schedule: Schedule) -> torch.opti
     """Return the Adam optimiser (Kingma and Ba 2015), in its fused version if PyTorch supports it
     on the device.
     """
-    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
+    fused = all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)
     return torch.optim.Adam(
         parameters, schedule.rate(0, 1), betas=schedule.betas, eps=schedule.epsilon, fused=fused
     )
 
 
-class Loop:
+class Loop(Generic[T]):
     """Training loop that can be killed at any moment and resumed.
 
     Args:
@@ -191,24 +197,24 @@ class Loop:
 
     def __init__(
         self,
-        objective: Objective[Any],
+        objective: Objective[T],
         *,
         schedule: Schedule,
         processes: Processes,
-        identity: dict[str, Any],
+        identity: Mapping[str, object],
         folder: Path | None = None,
         checkpoint_every: int | None = 200,
         progress: bool = False,
         title: str = "align",
         optimiser: Callable[[list[torch.nn.Parameter], Schedule], torch.optim.Optimizer] = adam,
     ):
-        self.objective, self.schedule, self.processes, self.title = (
-            objective,
-            schedule,
-            processes,
-            title,
-        )
-        self.folder, self.checkpoint_every, self.progress = folder, checkpoint_every, progress
+        self.objective = objective
+        self.schedule = schedule
+        self.processes = processes
+        self.title = title
+        self.folder = folder
+        self.checkpoint_every = checkpoint_every
+        self.progress = progress
         self.parameters = list(trained_parameters(objective.module).values())
         if not self.parameters:
             raise SettingError(
@@ -216,17 +222,21 @@ class Loop:
             )
         self.optimiser = optimiser(self.parameters, schedule)
         self._identity = identity
-        identity = {**identity, "schedule": asdict(schedule)}
-        self._checkpoint = (
-            None
-            if folder is None
-            else Checkpoint(folder / "checkpoint.pt", identity, objective, self.optimiser)
-        )
-        self.step = 0
+        self._checkpoint: Checkpoint | None = None
+        if folder is not None:
+            self._checkpoint = Checkpoint(
+                folder / "checkpoint.pt",
+                {**identity, "schedule": asdict(schedule)},
+                objective,
+                self.optimiser,
+            )
+        self.step = 0  # number of finished updates
         self.history: list[dict[str, float]] = []
-        self._saved_step, self._saved_at, self._pause = -1, time.monotonic(), _SECONDS
+        self._saved_step = -1
+        self._saved_at = time.monotonic()
+        self._pause = _SECONDS  # seconds until the next timed checkpoint
 
-    def run(self, plan: Plan[Any]) -> list[dict[str, float]]:
+    def run(self, plan: Plan[T]) -> list[dict[str, float]]:
         """Train to the end of the schedule, resuming from the checkpoint in the folder if there is
         one.
 
@@ -245,69 +255,69 @@ class Loop:
         settings = {**self._identity, **asdict(self.schedule), "processes": self.processes.world}
         track = begin(self.title, settings, step=self.step, first=self.processes.is_first)
         with arithmetic("highest"), Interruption() as interruption:
-            self._steps(plan, total, interruption, track)
+            self._train(plan, total, interruption, track)
         self._check_weights()
         self._write_metrics()
+        # Without regular checkpoints, a finished run is saved only if it was saved before.
         if self.checkpoint_every or self._saved_step >= 0:
             self.save()
         return self.history
 
-    def _steps(self, plan: Plan[Any], total: int, interruption: Interruption, track: Log) -> None:
-        show = self.progress and self.processes.is_first
-        shown = bar(total, unit="update", title=self.title, show=show, initial=self.step)
-        updates, loaded = [], -1
+    def _train(self, plan: Plan[T], total: int, interruption: Interruption, track: Log) -> None:
+        """Run the remaining updates, and write metrics and checkpoints in between."""
+        is_shown = self.progress and self.processes.is_first
+        progress = bar(total, unit="update", title=self.title, show=is_shown, initial=self.step)
+        updates: Sequence[T] = []
+        loaded_epoch = -1
         while self.step < total and not self.objective.ended:
-            number, position = divmod(self.step, plan.steps_per_epoch)
-            if number != loaded:
-                updates, loaded = plan.epoch(number), number
+            epoch, position = divmod(self.step, plan.steps_per_epoch)
+            if epoch != loaded_epoch:
+                updates, loaded_epoch = plan.epoch(epoch), epoch
             rate = self.schedule.rate(self.step, total)
             terms = self._update(updates[position], rate)
             self.step += 1
             self.objective.after_update(self.step)
-            epoch = self.step / plan.steps_per_epoch
-            self.history.append({"step": self.step, "epoch": epoch, "rate": rate, **terms})
-            track({"epoch": epoch, "rate": rate, **terms}, self.step)
-            if self.step % 50 == 0:
+            metrics = {"epoch": self.step / plan.steps_per_epoch, "rate": rate, **terms}
+            self.history.append({"step": self.step, **metrics})
+            track(metrics, self.step)
+            if self.step % _METRICS_EVERY == 0:
                 self._write_metrics()
-            shown.set_postfix(
-                {name: f"{value:.3g}" for name, value in terms.items() if name != "norm"},
-                refresh=False,
-            )
-            shown.update()
+            shown = {name: f"{value:.3g}" for name, value in terms.items() if name != "norm"}
+            progress.set_postfix(shown, refresh=False)
+            progress.update()
             if self.step % plan.steps_per_epoch == 0 or self.step == total:
                 self.objective.after_epoch()
-                if found := self.objective.scores():
-                    track(found, self.step)
-            due, ending = self._agreed(interruption)
-            if due:
+                scores = self.objective.scores()
+                if scores:
+                    track(scores, self.step)
+            must_save, must_stop = self._agreed(interruption)
+            if must_save:
                 self.save()
-            if ending:
-                self._write_metrics()
-                # launchers kill all processes when one ends, so wait for the first to write its
-                # files
-                self.processes.meet()
-                remedy = (
-                    "; the same command resumes it"
-                    if self.folder is not None and self.checkpoint_every != 0
-                    else ""
-                )
-                interruption.stop(
-                    f"training was stopped after update {self.step:,} of {total:,}{remedy}"
-                )
-        shown.close()
+            if must_stop:
+                self._stop(interruption, total)
+        progress.close()
 
-    def _update(self, update: Any, rate: float) -> dict[str, float]:
+    def _stop(self, interruption: Interruption, total: int) -> NoReturn:
+        """End the run by raising `Stopped`."""
+        self._write_metrics()
+        # Launchers kill all processes when one ends, so wait for the first to write its files.
+        self.processes.meet()
+        message = f"training was stopped after update {self.step:,} of {total:,}"
+        if self.folder is not None and self.checkpoint_every != 0:
+            message += "; the same command resumes it"
+        interruption.stop(message)
+
+    def _update(self, update: T, rate: float) -> dict[str, float]:
         """Run one update, and return the loss terms and the gradient norm."""
         # The random state depends only on the seed, the update and the rank, so dropout is the same
         # after resuming.
         torch.manual_seed((self.schedule.seed * 1_000_003 + self.step) * 4096 + self.processes.rank)
         terms = self.objective.backward(update)
         self.processes.sum_gradients(self.parameters)
-        norm = {}
+        metrics = {}
         if self.schedule.clip is not None:
-            norm["norm"] = float(
-                torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)
-            )
+            norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip)
+            metrics["norm"] = float(norm)
         if not all(math.isfinite(value) for value in terms.values()):
             raise InputError(
                 f"the loss must be finite, got {terms} at update {self.step + 1}; lower the "
@@ -317,7 +327,7 @@ class Loop:
             group["lr"] = rate
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        return {**norm, **terms}
+        return {**metrics, **terms}
 
     def _write_metrics(self) -> None:
         """Rewrite the whole metrics file, because a resumed run repeats the updates after its
@@ -325,28 +335,28 @@ class Loop:
         """
         if self.folder is None or not self.processes.is_first:
             return
-        write_text(
-            self.folder / "metrics.jsonl", "".join(json_text(line) + "\n" for line in self.history)
-        )
+        lines = [json_text(metrics) + "\n" for metrics in self.history]
+        write_text(self.folder / "metrics.jsonl", "".join(lines))
 
     def _agreed(self, interruption: Interruption) -> tuple[bool, bool]:
         """Return whether to write a checkpoint and whether to stop training; all processes return
         the same values.
         """
-        late = time.monotonic() - self._saved_at > self._pause
-        state = self.processes.largest(
-            2 * bool(interruption.received) + (late and self.processes.is_first)
-        )
+        # Clocks differ between processes, so only the first one decides whether a timed checkpoint
+        # is due. A signal in any process stops all processes.
+        is_due = self.processes.is_first and time.monotonic() - self._saved_at > self._pause
+        code = 2 * (interruption.received is not None) + is_due
+        agreed = self.processes.largest(code)
+        must_stop = agreed >= 2
         if self.checkpoint_every == 0:
-            return False, state >= 2
-        return state > 0 or bool(
-            self.checkpoint_every and self.step % self.checkpoint_every == 0
-        ), state >= 2
+            return False, must_stop
+        is_scheduled = self.checkpoint_every is not None and self.step % self.checkpoint_every == 0
+        return agreed > 0 or is_scheduled, must_stop
 
     def _check_weights(self) -> None:
         """Raise a SettingError if a weight or its square is not finite."""
         trained = trained_parameters(self.objective.module)
-        wrong = [name for name, p in trained.items() if not p.square().isfinite().all()]
+        wrong = [name for name, weight in trained.items() if not weight.square().isfinite().all()]
         if wrong:
             raise SettingError(
                 f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not "

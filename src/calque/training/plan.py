@@ -62,18 +62,19 @@ class BatchPlan:
         return [list(step) for step in zip(*columns, strict=True)]
 
     def _column(self, number: int, corpus: int) -> list[np.ndarray]:
+        """Return the batches of one corpus in an epoch, one for each update."""
         rng = np.random.default_rng([self._seed, corpus, number])
         batches: list[np.ndarray] = []
         while len(batches) < self.steps_per_epoch:
             order = rng.permutation(self._sizes[corpus])
-            full = len(order) // self._batch * self._batch
-            batches.extend(order[:full].reshape(-1, self._batch))
+            n_full = len(order) // self._batch * self._batch  # number of pairs in full batches
+            batches.extend(order[:n_full].reshape(-1, self._batch))
             # The longest corpus keeps its incomplete last batch. A corpus smaller than a batch
             # forms one batch. Other corpora skip the incomplete batch, and its pairs are shuffled
             # again in the next pass.
-            longest = len(order) > (self.steps_per_epoch - 1) * self._batch
-            if full < len(order) and (longest or full == 0):
-                batches.append(order[full:])
+            is_longest = len(order) > (self.steps_per_epoch - 1) * self._batch
+            if n_full < len(order) and (is_longest or n_full == 0):
+                batches.append(order[n_full:])
         return batches[: self.steps_per_epoch]
 
 
@@ -96,16 +97,17 @@ class LanguagePlan:
     def epoch(self, number: int) -> list[list[np.ndarray]]:
         """Return the updates of an epoch; see `BatchPlan.epoch`."""
         rng = np.random.default_rng([self._seed, number])
-        drawn = rng.integers(len(self._texts), size=self.steps_per_epoch)
-        needed = np.bincount(drawn, minlength=len(self._texts)) * self._batch
-        orders = [
-            np.concatenate(
-                [rng.permutation(texts) for _ in range(-(-int(n) // len(texts)))] or [texts[:0]]
-            )
-            for texts, n in zip(self._texts, needed, strict=True)
-        ]
-        place, updates = [0] * len(orders), []
-        for group in drawn:
-            updates.append([orders[group][place[group] : place[group] + self._batch]])
-            place[group] += self._batch
+        language_of_update = rng.integers(len(self._texts), size=self.steps_per_epoch)
+        n_texts = np.bincount(language_of_update, minlength=len(self._texts)) * self._batch
+        orders = []  # texts of each language in the order in which they are used
+        for texts, n in zip(self._texts, n_texts.tolist(), strict=True):
+            n_passes = -(-n // len(texts))
+            passes = [rng.permutation(texts) for _ in range(n_passes)]
+            orders.append(np.concatenate([texts[:0], *passes]))
+        next_text = [0] * len(orders)
+        updates = []
+        for language in language_of_update:
+            begin = next_text[language]
+            updates.append([orders[language][begin : begin + self._batch]])
+            next_text[language] += self._batch
         return updates

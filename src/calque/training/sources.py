@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import cast
 
 import numpy as np
 import torch
@@ -67,14 +67,14 @@ class Pass:
         context: Callable[[], AbstractContextManager] = nullcontext,
         gradient: bool = True,
     ):
-        graph = dict.fromkeys(layers, torch.zeros(0, encoder.dim, device=encoder.device))
+        vectors = dict.fromkeys(layers, torch.zeros(0, encoder.dim, device=encoder.device))
         if batches:
             with torch.set_grad_enabled(gradient), context():
-                graph = {
-                    layer: rows.float() for layer, rows in encoder.forward(batches, layers).items()
-                }
-        self.vectors: dict[int, Tensor] = {layer: graph[layer].detach() for layer in layers}
-        self._graph: dict[int, Tensor] = graph if gradient else {}
+                states = encoder.forward(batches, layers)
+                vectors = {layer: rows.float() for layer, rows in states.items()}
+        self.vectors: dict[int, Tensor] = {layer: vectors[layer].detach() for layer in layers}
+        # vectors that are still attached to the graph of the forward pass
+        self._attached: dict[int, Tensor] = vectors if gradient else {}
 
     def backward(self, gradients: dict[int, Tensor]) -> None:
         """Backpropagate the gradients of the vectors, and add the gradients of the weights to the
@@ -84,11 +84,11 @@ class Pass:
             gradients: gradient of each layer's vectors, `[W, dim]`. Layers may be missing; layers
                 below all trained weights are ignored.
         """
-        found = {
-            layer: rows for layer, rows in gradients.items() if self._graph[layer].requires_grad
-        }
-        if found:
-            torch.autograd.backward([self._graph[layer] for layer in found], list(found.values()))  # type: ignore[arg-type]
+        layers = [layer for layer in gradients if self._attached[layer].requires_grad]
+        if layers:
+            torch.autograd.backward(
+                [self._attached[layer] for layer in layers], [gradients[layer] for layer in layers]
+            )
 
 
 class VectorSource(ABC):
@@ -136,17 +136,17 @@ class FrozenSource(VectorSource):
         self.dim, self._numbers, self._words = embeddings.dim, numbers, words
         self.lengths = np.diff(embeddings.offsets)
         self._offsets = embeddings.offsets
-        self._data = torch.from_numpy(np.ascontiguousarray(embeddings.data, dtype=np.float32)).to(
-            device
-        )
+        data = np.ascontiguousarray(embeddings.data, dtype=np.float32)
+        self._data = torch.from_numpy(data).to(device)
 
     def take(self, numbers: np.ndarray) -> WordRows:
         lengths = self.lengths[numbers]
         rows = ranges(self._offsets[numbers], lengths)
-        which = numbers if self._numbers is None else self._numbers[numbers]
-        words = None if self._words is None else self._words[rows]
         vectors = self._data.index_select(0, torch.from_numpy(rows).to(self._data.device))
-        return WordRows(vectors, torch.from_numpy(lengths), which, words)
+        words = None if self._words is None else self._words[rows]
+        if self._numbers is not None:
+            numbers = self._numbers[numbers]
+        return WordRows(vectors, torch.from_numpy(lengths), numbers, words)
 
 
 class ChosenWords(VectorSource):
@@ -216,27 +216,26 @@ class TrainedSource(VectorSource):
     ):
         self.dim, self.model = encoder.dim, encoder.model
         self.lengths = np.diff(split.word_offsets)
-        self._encoder, self._split, self._processes, self._budget = (
-            encoder,
-            split,
-            processes,
-            budget,
-        )
+        self._encoder = encoder
+        self._split = split
+        self._processes = processes
+        self._budget = budget
 
     def take(self, numbers: np.ndarray) -> WordRows:
-        order = numbers[np.argsort(-self._split.lengths[numbers], kind="stable")]
-        batches = [order] if len(order) else []
+        # Texts of similar length share a batch, so that there is little padding.
+        by_length = numbers[np.argsort(-self._split.lengths[numbers], kind="stable")]
         if self._budget is not None:
-            batches = [
-                order[batch] for batch in token_batches(self._split.lengths[order], self._budget)
-            ]
-        device, layers = self._processes.device, [self._encoder.layer]
+            batches = token_batches(self._split.lengths[by_length], self._budget)
+            batches = [by_length[batch] for batch in batches]
+        elif len(by_length):
+            batches = [by_length]
+        else:
+            batches = []
+        device, layer = self._processes.device, self._encoder.layer
         collated = [collate(self._split, batch).to(device) for batch in batches]
-        self._pass = Pass(self._encoder, collated, layers, context=self._processes.autocast)
+        self._pass = Pass(self._encoder, collated, [layer], context=self._processes.autocast)
         taken = np.concatenate([numbers[:0], *batches])
-        return WordRows(
-            self._pass.vectors[self._encoder.layer], torch.from_numpy(self.lengths[taken]), taken
-        )
+        return WordRows(self._pass.vectors[layer], torch.from_numpy(self.lengths[taken]), taken)
 
     def backward(self, gradient: Tensor) -> None:
         self._pass.backward({self._encoder.layer: gradient})
@@ -252,6 +251,7 @@ def float32_copy(
     """
     encoder = encoder.merged() if isinstance(encoder, TrainableEncoder) else encoder
     copied = copy.copy(encoder)
+    # `deepcopy` looks weights up in this table by their id before it copies them.
     shared = {
         id(weight): nn.Parameter(weight.detach(), requires_grad=False)
         for weight in below(encoder.model, freeze)
@@ -260,7 +260,7 @@ def float32_copy(
     return copied
 
 
-def freeze_below(model: Any, layers: int | None) -> None:
+def freeze_below(model: nn.Module, layers: int | None) -> None:
     """Freeze the embeddings and the lowest `layers` layers (see `below`), and unfreeze all other
     weights.
     """
@@ -269,7 +269,7 @@ def freeze_below(model: Any, layers: int | None) -> None:
         weight.requires_grad_(False)
 
 
-def below(model: Any, layers: int | None) -> list[nn.Parameter]:
+def below(model: nn.Module, layers: int | None) -> list[nn.Parameter]:
     """Return the weights of the embeddings and of the lowest `layers` layers, or an empty list if
     `layers` is None.
 
@@ -285,15 +285,15 @@ def below(model: Any, layers: int | None) -> list[nn.Parameter]:
         raise SettingError(
             f"{type(model).__name__} has no list of {depth} layers; leave out freeze"
         )
-    stack = model.get_submodule(blocks)
+    stack = cast(nn.ModuleList, model.get_submodule(blocks))
     if not 0 <= layers < len(stack):
         raise SettingError(
             f"freeze must be at least 0 and below the encoder's number of layers, {len(stack)}, "
             f"got {layers}"
         )
-    above = {id(p) for layer in list(stack)[layers:] for p in layer.parameters()}
+    trained = {id(weight) for weight in stack[layers:].parameters()}
     # Parameters are registered in this order: embeddings, layers, later modules.
-    return list(takewhile(lambda parameter: id(parameter) not in above, model.parameters()))
+    return list(takewhile(lambda weight: id(weight) not in trained, model.parameters()))
 
 
 @torch.no_grad()
@@ -304,9 +304,9 @@ def vectors_of(
     data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):
+        batch = collate(split, numbers).to(encoder.device)
         with arithmetic("highest"):
-            rows = encoder.forward(collate(split, numbers).to(encoder.device), [encoder.layer])[
-                encoder.layer
-            ]
-        data[ranges(split.word_offsets[numbers], counts[numbers])] = rows.float().cpu().numpy()
+            vectors = encoder.forward(batch, [encoder.layer])[encoder.layer]
+        rows = ranges(split.word_offsets[numbers], counts[numbers])
+        data[rows] = vectors.float().cpu().numpy()
     return Embeddings(data, split.word_offsets)

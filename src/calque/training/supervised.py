@@ -20,8 +20,8 @@ from calque.training.plan import BatchPlan, LanguagePlan, Plan
 from calque.training.sources import VectorSource, WordRows
 
 Losses = Callable[[WordRows], Tensor]
-# : largest gain in the last epoch (of a score between 0 and 1) at which training with a falling
-# rate counts as converged
+#: largest gain in the last epoch (of a score between 0 and 1) at which training with a falling rate
+#: counts as converged
 SMALL_GAIN = 0.01
 
 
@@ -67,10 +67,20 @@ class Supervised:
                 check_number(name, value, least=1, whole=True)
         self.per_epoch = per_epoch
         self.schedule = Schedule(
-            epochs, learning_rate, warmup, decay, (0.9, 0.999), 1e-8, clip, seed
+            epochs=epochs,
+            learning_rate=learning_rate,
+            warmup=warmup,
+            decay=decay,
+            betas=(0.9, 0.999),
+            epsilon=1e-8,
+            clip=clip,
+            seed=seed,
         )
-        self.batch, self.patience = batch, patience
-        self.best, self.best_epoch, self.trained_epochs = float("nan"), 0, 0
+        self.batch = batch
+        self.patience = patience
+        self.best = float("nan")
+        self.best_epoch = 0
+        self.trained_epochs = 0
         self._curve: list[float] = []  # score of `select` after each epoch
 
     def fit(
@@ -104,15 +114,14 @@ class Supervised:
             the metrics of every update. `best` and `best_epoch` are set to the best score of
             `select` and its epoch.
         """
+        seed = self.schedule.seed
+        plan: Plan[list[np.ndarray]]
         if self.per_epoch is None:
-            plan: Plan[list[np.ndarray]] = BatchPlan(
-                [len(source.lengths)], batch=self.batch, seed=self.schedule.seed
-            )
+            plan = BatchPlan([len(source.lengths)], batch=self.batch, seed=seed)
         else:
-            groups = np.zeros(len(source.lengths), dtype=np.int64) if groups is None else groups
-            plan = LanguagePlan(
-                groups, batch=self.batch, per_epoch=self.per_epoch, seed=self.schedule.seed
-            )
+            if groups is None:
+                groups = np.zeros(len(source.lengths), dtype=np.int64)
+            plan = LanguagePlan(groups, batch=self.batch, per_epoch=self.per_epoch, seed=seed)
         objective = HeadObjective(
             head, source, losses, processes, select=select, patience=self.patience
         )
@@ -144,8 +153,9 @@ class Supervised:
         """
         if self.best_epoch < len(self._curve) or not self._curve:
             return True
-        falls = self.schedule.decay != "constant"
-        return falls and len(self._curve) > 1 and self._curve[-1] - self._curve[-2] <= SMALL_GAIN
+        if self.schedule.decay == "constant" or len(self._curve) < 2:
+            return False
+        return self._curve[-1] - self._curve[-2] <= SMALL_GAIN
 
 
 class HeadObjective(Objective[list[np.ndarray]]):
@@ -168,19 +178,25 @@ class HeadObjective(Objective[list[np.ndarray]]):
         patience: int | None,
     ):
         self.module = head if source.model is None else nn.ModuleList([head, source.model])
-        self._source, self._losses, self._processes = source, losses, processes
-        self._select, self._patience = select, patience
-        self._best: dict[str, Tensor] | None = None
-        self.score, self.epoch, self.curve = float("-inf"), 0, list[float]()
+        self._source = source
+        self._losses = losses
+        self._processes = processes
+        self._select = select
+        self._patience = patience
+        self._best_weights: dict[str, Tensor] | None = None
+        self.score = float("-inf")  # of the best epoch
+        self.epoch = 0  # number of the best epoch, from 1
+        self.curve: list[float] = []
 
     def backward(self, update: list[np.ndarray]) -> dict[str, float]:
         (numbers,) = update
-        mine = self._processes.share(numbers)
+        shard = self._processes.share(numbers)
         total = torch.zeros((), device=self._processes.device)
-        if len(mine):
-            given = self._source.take(mine)
-            rows = given.rows.requires_grad_(self._source.model is not None)
-            loss = self._losses(replace(given, rows=rows)).sum() / len(numbers)
+        if len(shard):
+            batch = self._source.take(shard)
+            # The gradient of the vectors is computed first, and then passed to the encoder.
+            rows = batch.rows.requires_grad_(self._source.model is not None)
+            loss = self._losses(replace(batch, rows=rows)).sum() / len(numbers)
             loss.backward()
             if rows.grad is not None:
                 self._source.backward(rows.grad)
@@ -194,26 +210,33 @@ class HeadObjective(Objective[list[np.ndarray]]):
         score = self._select()
         self.module.train()
         self.curve.append(score)
-        if score > self.score or self._best is None:
+        if score > self.score or self._best_weights is None:
             self.score, self.epoch = score, len(self.curve)
-            self._best = {
+            self._best_weights = {
                 name: value.detach().clone() for name, value in self.module.state_dict().items()
             }
         self.ended = self._patience is not None and len(self.curve) - self.epoch >= self._patience
 
     def state(self) -> dict[str, Any]:
-        state = {"curve": self.curve, "epoch": self.epoch, "score": self.score, "ended": self.ended}
-        return state | ({} if self._best is None else {"best": self._best})
+        state: dict[str, Any] = {
+            "curve": self.curve,
+            "epoch": self.epoch,
+            "score": self.score,
+            "ended": self.ended,
+        }
+        if self._best_weights is not None:
+            state["best"] = self._best_weights
+        return state
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.curve = list(state["curve"])
-        self.epoch, self.score, self.ended = (state[name] for name in ("epoch", "score", "ended"))
-        self._best = state.get("best")
+        self.epoch, self.score, self.ended = state["epoch"], state["score"], state["ended"]
+        self._best_weights = state.get("best")
 
     def scores(self) -> dict[str, float]:
         return {"dev": self.curve[-1]} if self.curve else {}
 
     def restore(self) -> None:
         """Restore the weights of the best epoch if they were stored."""
-        if self._best is not None:
-            self.module.load_state_dict(self._best)
+        if self._best_weights is not None:
+            self.module.load_state_dict(self._best_weights)

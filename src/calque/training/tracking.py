@@ -9,13 +9,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, cast
 
 from calque.errors import CalqueError, SettingError
 from calque.named import imported, is_path
 
+if TYPE_CHECKING:
+    from accelerate.tracking import GeneralTracker
+
 Log = Callable[[Mapping[str, float], int], None]
 _CURRENT: ContextVar[Tracking | None] = ContextVar("calque_tracking", default=None)
+
+
+class TrackerClass(Protocol):
+    """Subclass of `accelerate.tracking.GeneralTracker`; the arguments depend on the tracker."""
+
+    requires_logging_directory: bool
+
+    def __call__(self, name: str, /, *folder: str, **options: str | int) -> GeneralTracker: ...
 
 
 class Tracking:
@@ -36,37 +47,39 @@ class Tracking:
     """
 
     def __init__(self, names: Sequence[str], *, run: str, folder: str | PathLike[str] = "tracked"):
-        self._kinds = {name: _kind(name) for name in names}
+        self._classes = {name: _tracker_class(name) for name in names}
         self._run, self._folder = run, fspath(folder)
-        self._trackers: list[Any] = []
-        self._titles: list[str] = []
-        self._last = 0
+        self._trackers: list[GeneralTracker] = []
+        self._titles: list[str] = []  # titles of all trainings so far
+        self._last = 0  # largest number of an update that was logged
 
-    def begin(self, title: str, settings: Mapping[str, Any], *, step: int) -> Log:
+    def begin(self, title: str, settings: Mapping[str, object], *, step: int) -> Log:
         """Start tracking the training of one model, and return a function that logs metrics; see
         the function `begin`.
         """
         if not self._titles:
-            self._trackers = [self._started(name, kind, step) for name, kind in self._kinds.items()]
-            plain = {
-                name: value if _is_plain(value) else str(value)[:200]
-                for name, value in settings.items()
-            }
+            for name, tracker_class in self._classes.items():
+                self._trackers.append(self._start(name, tracker_class, step))
+            plain = {}
+            for name, value in settings.items():
+                plain[name] = value if _is_plain(value) else str(value)[:200]
             for tracker in self._trackers:
                 tracker.store_init_configuration(plain)
         self._titles.append(title)
-        before, number = self._last, self._titles.count(title)
-        name = title if number == 1 else f"{title} {number}"
+        # Update numbers continue after those of the previous model.
+        start = self._last
+        number = self._titles.count(title)
+        prefix = title if number == 1 else f"{title} {number}"
 
         def log(values: Mapping[str, float], step: int) -> None:
             finite = {
-                f"{name}/{key}": float(value)
-                for key, value in values.items()
+                f"{prefix}/{name}": float(value)
+                for name, value in values.items()
                 if math.isfinite(value)
             }
-            self._last = max(self._last, before + step)
+            self._last = max(self._last, start + step)
             for tracker in self._trackers:
-                tracker.log(finite, step=before + step)
+                tracker.log(finite, step=start + step)
 
         return log
 
@@ -74,15 +87,17 @@ class Tracking:
         for tracker in self._trackers:
             tracker.finish()
 
-    def _started(self, name: str, kind: Any, step: int) -> Any:
-        own = name == "tensorboard" or is_path(
-            name
-        )  # for other trackers, the first argument is the project
-        options: dict[str, Any] = {"name": self._run} if name == "wandb" else {}
+    def _start(self, name: str, tracker_class: TrackerClass, step: int) -> GeneralTracker:
+        """Start a tracker for a run that continues after update `step`."""
+        options: dict[str, str | int] = {}
+        if name == "wandb":
+            options["name"] = self._run
         if name == "tensorboard" and step:  # drop logged updates that the resumed run repeats
             options["purge_step"] = step + 1
-        where = [self._folder] if kind.requires_logging_directory else []
-        tracker = kind(self._run if own else "calque", *where, **options)
+        # The first argument is the run, or the project for trackers of online services.
+        first = self._run if name == "tensorboard" or is_path(name) else "calque"
+        folder = [self._folder] if tracker_class.requires_logging_directory else []
+        tracker = tracker_class(first, *folder, **options)
         tracker.start()
         return tracker
 
@@ -91,29 +106,34 @@ def _is_plain(value: object) -> bool:
     """Return whether trackers, some of which write JSON, can store a setting without converting it
     to a string.
     """
-    return math.isfinite(value) if isinstance(value, float) else isinstance(value, bool | int | str)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, bool | int | str)
 
 
-def _kind(name: str) -> Any:
+def _tracker_class(name: str) -> TrackerClass:
     """Return the tracker class with the name or path `name`."""
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, GeneralTracker, get_available_trackers
 
     if is_path(name):
-        kind: Any = imported(name)
-        if not (isinstance(kind, type) and issubclass(kind, GeneralTracker)):
+        tracker_class = imported(name)
+        if not (isinstance(tracker_class, type) and issubclass(tracker_class, GeneralTracker)):
             raise SettingError(
-                f"{name} must be a subclass of accelerate.tracking.GeneralTracker, got {kind!r}"
+                f"{name} must be a subclass of accelerate.tracking.GeneralTracker, got "
+                f"{tracker_class!r}"
             )
-        return kind
+        return cast("TrackerClass", tracker_class)
     if name not in LOGGER_TYPE_TO_CLASS:
         expected = ", ".join(LOGGER_TYPE_TO_CLASS)
         raise SettingError(
             f"tracker must be one of {expected}, or package.module:Class, got {name!r}"
         )
     if name not in map(str, get_available_trackers()):
-        package = "'calque-align[tensorboard]'" if name == "tensorboard" else name.replace("_", "-")
+        package = name.replace("_", "-")
+        if name == "tensorboard":
+            package = "'calque-align[tensorboard]'"
         raise CalqueError(f"the tracker {name} is not installed: pip install {package}")
-    return LOGGER_TYPE_TO_CLASS[name]
+    return cast("TrackerClass", LOGGER_TYPE_TO_CLASS[name])
 
 
 @contextmanager
@@ -130,7 +150,7 @@ def tracked(
         tracking.finish()
 
 
-def begin(title: str, settings: Mapping[str, Any], *, step: int, first: bool) -> Log:
+def begin(title: str, settings: Mapping[str, object], *, step: int, first: bool) -> Log:
     """Start tracking the training of one model, and return a function that logs the metrics of one
     update.
 
