@@ -189,7 +189,6 @@ class Grid:
         best: whether the best cell of each `row` or `column` is bold; in rows, columns with their
             own template are not compared.
         lower: labels of rows or columns with an error rate; True if every cell is one.
-        left: whether numbers are left-aligned.
     """
 
     corner: str
@@ -200,10 +199,9 @@ class Grid:
     sizes: str = ""
     best: str = ""
     lower: bool | tuple[str, ...] = ()
-    left: bool = False
 
     def __call__(self, cells: Cells) -> str:
-        """Return the table in Markdown."""
+        """Return the table in Markdown; columns of numbers are right-aligned."""
         table: dict[str, dict[str, str]] = {}
         for label, row in self.rows.items():
             table[label] = {
@@ -225,11 +223,14 @@ class Grid:
                 header: "" if column == "mean" else filled(self.sizes.format(column=column), cells)
                 for header, column in self.columns.items()
             }
-        rule = "---" if self.left else "---:"
+        rules = [
+            "---:" if all(_is_number(row[header]) for row in table.values()) else "---"
+            for header in self.columns
+        ]
         return "\n".join(
             [
                 _row([self.corner, *self.columns]),
-                "|".join(["", "---", *(rule for _ in self.columns), ""]),
+                "|".join(["", "---", *rules, ""]),
                 *(_row([label, *texts.values()]) for label, texts in table.items()),
             ]
         )
@@ -248,6 +249,10 @@ def _mark_best(texts: dict[str, str], compared: Sequence[str], *, lower: bool) -
     for name, value in values.items():
         if value == best:
             texts[name] = re.sub(r"^(.+?)(?= \[| ±|$)", r"**\1**", texts[name])
+
+
+def _is_number(text: str) -> bool:
+    return text.lstrip("*")[:1].isdigit() or not text
 
 
 def _row(texts: Iterable[str]) -> str:
@@ -575,7 +580,6 @@ BLOCKS: Mapping[str, Block] = {
         rows={"1,000": "1k", "3,000": "3k", "10,000": "10k"},
         cell="<text-sizes/{column} {row}/unseen/de> / <text-sizes/{column} {row}/all/de>",
         best="row",
-        left=True,
     ),
     "aligners": Grid(
         corner="set",
@@ -599,7 +603,6 @@ BLOCKS: Mapping[str, Block] = {
         ),
         best="row",
         lower=True,
-        left=True,
     ),
     "sentences": Grid(
         corner="",
@@ -619,7 +622,6 @@ BLOCKS: Mapping[str, Block] = {
             )
         },
         best="column",
-        left=True,
     ),
     "memory": Grid(
         corner="MiB",
@@ -653,7 +655,52 @@ BLOCKS: Mapping[str, Block] = {
             "<layers/{column}/{row}/type-level:.1f>"
         ),
         best="column",
-        left=True,
+    ),
+    # docs/methods/senses.md
+    "senses": Grid(
+        corner="text",
+        columns={
+            "model": "<senses/{row}/model>",
+            "used for selection": "<senses/{row}/selection>",
+            "V-measure": "<senses/{row}>",
+            "whole control words, %": "<senses/{row}/whole>",
+            "control occurrences in the largest sense, %": "<senses/{row}/largest>",
+        },
+        rows={
+            "English A, 40 pseudo-words, 80 controls": "English A/ELMo",
+            "English A": "English A/BERT",
+            "English B, 30 pseudo-words, 60 controls": "English B/ELMo",
+            "English B": "English B/BERT",
+            "German, 30 pseudo-words, 60 controls": "German/ELMo",
+            "German": "German/BERT",
+            "French, 30 pseudo-words, 30 controls": "French/ELMo",
+            "French": "French/BERT",
+        },
+    ),
+    "senses from training": Grid(
+        corner="model",
+        columns={
+            "senses": "<senses/{row}/senses>",
+            "V-measure": "<senses/{row}>",
+            "control occurrences in the largest sense, %": "<senses/{row}/largest>",
+        },
+        rows={
+            "ELMo trained with senses": "training/ELMo",
+            "ELMo trained with senses, with the paper's settings": "training/ELMo, paper",
+            "BERT trained with senses": "training/BERT",
+            "the ELMo of the first row": "training/ELMo, k-means",
+            "ELMo trained without senses": "training/ELMo without senses, k-means",
+        },
+    ),
+    "senses, detection": Grid(
+        corner="model",
+        columns={"cosine": "cosine", "log-odds": "log-odds"},
+        rows={
+            "English ELMo": "detection/English ELMo",
+            "English BERT": "detection/English BERT",
+            "German ELMo (not used for selection)": "detection/German ELMo",
+        },
+        cell="<senses/{row}/{column}:.2f>",
     ),
 }
 
