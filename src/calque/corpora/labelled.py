@@ -148,13 +148,13 @@ def _example(
         text = row.get(name)
         if not is_text(text):
             return Flaw(number, "missing value", f"{name} is {text!r:.40}, expected text")
-        texts.append(str(text))
+        texts.append(text)
     label = row.get(names.label)
     if isinstance(label, int):
         label = str(label)
     if not is_text(label):
         return Flaw(number, "missing value", f"{names.label} is {label!r:.40}, expected text")
-    label = str(label).strip().lower()
+    label = label.strip().lower()
     if label == NO_LABEL:
         return Omission(number, "no agreed label")
     if not label:

@@ -11,29 +11,26 @@ from os import PathLike, fspath
 from calque.errors import SettingError
 from calque.segment import FORMER, TWO_LETTERS, language_parts
 
-_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {
-    "gsw",
-    "nap",
-}  # codes recognised in file names
+# codes recognised in file names
+_CODES = frozenset(TWO_LETTERS.values()) - {"ae", "sh"} | {"gsw", "nap"}
+# three-letter codes recognised in file names, two of which are those of CoNLL-2002
 _OTHERS = {"esp": "es", "ned": "nl"} | {
     code: TWO_LETTERS[code] for code in ("eng", "deu", "ger", "fra", "spa", "nld")
 }
 
 _NAMES = (
     "afrikaans=af albanian=sq arabic=ar armenian=hy basque=eu belarusian=be bengali=bn bosnian=bs "
-    "breton=br bulgarian=bg "
-    "catalan=ca chinese=zh croatian=hr czech=cs danish=da dutch=nl english=en estonian=et "
-    "finnish=fi french=fr galician=gl "
-    "georgian=ka german=de greek=el hebrew=he hindi=hi hungarian=hu icelandic=is indonesian=id "
-    "irish=ga italian=it japanese=ja "
+    "breton=br bulgarian=bg catalan=ca chinese=zh croatian=hr czech=cs danish=da dutch=nl "
+    "english=en estonian=et finnish=fi french=fr galician=gl georgian=ka german=de greek=el "
+    "hebrew=he hindi=hi hungarian=hu icelandic=is indonesian=id irish=ga italian=it japanese=ja "
     "kazakh=kk korean=ko latin=la latvian=lv lithuanian=lt macedonian=mk malay=ms maltese=mt "
-    "marathi=mr norwegian=no persian=fa "
-    "polish=pl portuguese=pt romanian=ro russian=ru serbian=sr slovak=sk slovene=sl slovenian=sl "
-    "spanish=es swahili=sw "
-    "swedish=sv tamil=ta telugu=te thai=th turkish=tr ukrainian=uk urdu=ur vietnamese=vi welsh=cy"
+    "marathi=mr norwegian=no persian=fa polish=pl portuguese=pt romanian=ro russian=ru serbian=sr "
+    "slovak=sk slovene=sl slovenian=sl spanish=es swahili=sw swedish=sv tamil=ta telugu=te thai=th "
+    "turkish=tr ukrainian=uk urdu=ur vietnamese=vi welsh=cy"
 )
 #: English names of languages, in lower case, with their codes
 NAMES = {name: code for name, _, code in (pair.partition("=") for pair in _NAMES.split())}
+# script in which Chinese is written in a region
 _CHINESE_SCRIPTS = {
     "cn": "hans",
     "sg": "hans",
@@ -42,7 +39,7 @@ _CHINESE_SCRIPTS = {
     "hk": "hant",
     "mo": "hant",
 }
-# pairs of codes that match, and how closely; 0 stands for equal codes
+# pairs of different codes that match, and their distance; the distance of equal codes is 0
 _NORWEGIAN = {frozenset({"no", "nb"}): 1, frozenset({"no", "nn"}): 2}
 
 
@@ -70,12 +67,15 @@ def language_of(path: str | PathLike[str]) -> str | None:
 def pair_in_name(path: str | PathLike[str]) -> tuple[str, str] | None:
     """Return the two languages in the name of a parallel text (`train.en-de.tsv`, `europarl.de_en`,
     `eng-fra.tmx`), or None if the name contains no pair of adjacent languages or more than one."""
-    parts = re.split(r"[._:-]", re.split(r"[/\\]", fspath(path))[-1])
-    codes = [
-        TWO_LETTERS.get(part.lower(), _OTHERS.get(part.lower(), part.lower())) for part in parts
-    ]
-    pairs = {(a, b) for a, b in pairwise(codes) if a in _CODES and b in _CODES and a != b}
-    return next(iter(pairs)) if len(pairs) == 1 else None
+    name = re.split(r"[/\\]", fspath(path))[-1].lower()
+    codes = []
+    for part in re.split(r"[._:-]", name):
+        codes.append(TWO_LETTERS.get(part, _OTHERS.get(part, part)))
+    pairs = set()
+    for source, target in pairwise(codes):
+        if source in _CODES and target in _CODES and source != target:
+            pairs.add((source, target))
+    return pairs.pop() if len(pairs) == 1 else None
 
 
 _PLACEHOLDERS = {"xx", "yy", "zz"}  # written for any language, for example in spaCy
@@ -140,23 +140,25 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
 
 @lru_cache(1 << 12)  # all texts of a file have the same few tags
 def _best_match(wanted: str, available: tuple[str, ...]) -> str | None:
-    wanted_parts, asked = language_parts(wanted), _specified(wanted)
-    close: dict[int, str] = {}  # first tag of each degree of closeness
+    wanted_parts = _named_parts(wanted)
+    best: dict[int, str] = {}  # first tag at each distance
     for tag in available:
-        if language_parts(tag) == wanted_parts:
+        if language_parts(tag) == language_parts(wanted):
             return tag
-        specified = _specified(tag)
-        languages = {asked["language"], specified["language"]}
-        shared = asked.keys() & specified.keys() - {"language"}
-        if all(asked[part] == specified[part] for part in shared):
-            degree = 0 if len(languages) == 1 else _NORWEGIAN.get(frozenset(languages))
-            if degree is not None:
-                close.setdefault(degree, tag)
-    return close[min(close)] if close else None
+        parts = _named_parts(tag)
+        # A part that only one of the tags has, such as a region, does not count.
+        shared = wanted_parts.keys() & parts.keys() - {"language"}
+        if any(wanted_parts[name] != parts[name] for name in shared):
+            continue
+        languages = frozenset({wanted_parts["language"], parts["language"]})
+        distance = 0 if len(languages) == 1 else _NORWEGIAN.get(languages)
+        if distance is not None:
+            best.setdefault(distance, tag)
+    return best[min(best)] if best else None
 
 
-def _specified(tag: str) -> dict[str, str]:
-    """Return the parts of a language tag by their kind: language, script, region and variant."""
+def _named_parts(tag: str) -> dict[str, str]:
+    """Return the parts of a language tag by name: language, script, region and variant."""
     language, *rest = language_parts(tag)
     parts = {"language": language}
     for part in rest:
@@ -176,11 +178,8 @@ def name_and_path(text: str) -> tuple[str, str]:
     part of the path.
     """
     name, equals, path = text.partition("=")
-    return (
-        (name, path)
-        if equals and name and not any(character in name for character in "/\\:")
-        else ("", text)
-    )
+    is_name = bool(equals) and bool(name) and not any(character in name for character in "/\\:")
+    return (name, path) if is_name else ("", text)
 
 
 def pair_and_path(text: str) -> tuple[tuple[str, str] | None, str]:
@@ -217,4 +216,8 @@ def pair_of(name: str, langs: Sequence[str]) -> tuple[str, str] | None:
     """Split `en-de` into two of `langs`, which may contain hyphens; return None if `name` is not a
     pair of these languages.
     """
-    return next(((a, b) for a in langs for b in langs if f"{a}-{b}" == name and a != b), None)
+    for source in langs:
+        for target in langs:
+            if source != target and f"{source}-{target}" == name:
+                return source, target
+    return None

@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, get_args
 
 from calque.errors import InputError, SettingError, SkippedWarning
 from calque.text_files import Flaw, read_blocks
@@ -49,14 +49,18 @@ class Skipped:
         self.first: dict[str, str] = {}
 
     def count(self, item: Flaw | Omission, path: str | PathLike[str]) -> None:
-        path = (item.path if isinstance(item, Flaw) else None) or path
+        """Count an item of a file; a `Flaw` may name another file, such as one side of a text."""
+        if isinstance(item, Flaw) and item.path is not None:
+            path = item.path
+        place = item.place or f"line {item.line}"
         self.counts[item.reason] = self.counts.get(item.reason, 0) + 1
-        self.first.setdefault(item.reason, f"{fspath(path)} {item.place or f'line {item.line}'}")
+        self.first.setdefault(item.reason, f"{fspath(path)} {place}")
 
     def __str__(self) -> str:
-        return ", ".join(
-            f"{count:,} × {why} (first: {self.first[why]})" for why, count in self.counts.items()
-        )
+        parts = []
+        for reason, count in self.counts.items():
+            parts.append(f"{count:,} × {reason} (first: {self.first[reason]})")
+        return ", ".join(parts)
 
 
 class Losses:
@@ -93,9 +97,10 @@ class Losses:
             fact = f"no {self._noun} could be read: {skipped or 'the file is empty or blank'}"
             raise InputError(fact, path=self._path)
         if skipped:
-            lost = sum(self._skipped.counts.values())
+            n_skipped = sum(self._skipped.counts.values())
             message = (
-                f"{fspath(self._path)}: skipped {lost:,} of {lost + used:,} {self._noun}: {skipped}"
+                f"{fspath(self._path)}: skipped {n_skipped:,} of {n_skipped + used:,} "
+                f"{self._noun}: {skipped}"
             )
             warnings.warn(
                 SkippedWarning(message, self._skipped.counts, self._skipped.first), stacklevel=3
@@ -144,11 +149,14 @@ def read_json(path: str | PathLike[str]) -> Any:
         raise InputError(fact, path=path, line=getattr(error, "lineno", None)) from error
 
 
-def is_text(value: object) -> bool:
+def is_text(value: object) -> TypeGuard[str]:
     """Return whether a value is valid Unicode text; strings in JSON can contain unpaired
     surrogates, which are invalid.
     """
+    if not isinstance(value, str):
+        return False
     try:
-        return isinstance(value, str) and value.encode() is not None
+        value.encode()
     except UnicodeEncodeError:
         return False
+    return True

@@ -12,6 +12,7 @@ from calque.corpora.by_name import PREFIX
 from calque.errors import CalqueError, InputError, MissingExtraError
 from calque.text_files import unpacked_name
 
+#: builders of the `datasets` library for tables, by suffix
 TABLES = {
     ".parquet": "parquet",
     ".jsonl": "json",
@@ -90,20 +91,22 @@ def _open(datasets: Any, path: str) -> Any:
     name, config, split = by_name.place(path)
     folder = Path(name)
     if folder.is_file():
-        kind = TABLES.get(Path(unpacked_name(folder)).suffix.lower())
-        if kind is None:
+        builder = TABLES.get(Path(unpacked_name(folder)).suffix.lower())
+        if builder is None:
             raise InputError(
                 f"unknown suffix, expected one of {', '.join(TABLES)}, or a folder", path=path
             )
-        return datasets.load_dataset(kind, data_files=str(folder), split="train", streaming=True)
+        return datasets.load_dataset(builder, data_files=str(folder), split="train", streaming=True)
     if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
         data = datasets.load_from_disk(str(folder))
     else:
         data = datasets.load_dataset(name, config, streaming=folder.is_dir())
     if not isinstance(data, dict):
         return data
-    if split is None:
-        split = "train" if "train" in data else next(iter(data)) if len(data) == 1 else None
+    if split is None and "train" in data:
+        split = "train"
+    elif split is None and len(data) == 1:
+        (split,) = data
     if split not in data:
         raise InputError(
             f"has the splits {', '.join(data)}; choose one: {PREFIX}{name}:{next(iter(data))}",
@@ -116,12 +119,14 @@ def _labels(features: Mapping[str, Any]) -> dict[str, Sequence[str]]:
     """Return the label names of each column that contains labels or lists of labels."""
     labels = {}
     for name, feature in features.items():
-        item = (
-            feature[0]
-            if isinstance(feature, list) and feature
-            else getattr(feature, "feature", feature)
-        )
-        if names := getattr(getattr(item, "feature", item), "names", None):
+        # Depending on the version of `datasets`, the type of a list is a list with one type, or an
+        # object with the attribute `feature`.
+        if isinstance(feature, list) and feature:
+            item = feature[0]
+        else:
+            item = getattr(feature, "feature", feature)
+        names = getattr(getattr(item, "feature", item), "names", None)
+        if names:
             labels[name] = names
     return labels
 

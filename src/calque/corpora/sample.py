@@ -15,10 +15,9 @@ from calque.text import ParallelCorpus
 
 LANGUAGES = ("de", "es", "fr", "zh", "bg", "tr", "ru")
 _FOLDER = files("calque") / "data" / "sample"
-_TESTED, _GOLD = (
-    (3, 1),
-    (9, 4),
-)  # (step, first): every third sentence is for testing, and every ninth has gold links
+# (step, first): every third sentence is for testing, and every ninth has gold links
+_TESTED = (3, 1)
+_GOLD = (9, 4)
 
 
 def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> ParallelCorpus:
@@ -29,14 +28,13 @@ def sample_text(lang: str, part: Literal["all", "train", "test"] = "all") -> Par
         part: "train", "test" or "all" (536 sentence pairs).
     """
     corpus = _whole(lang)
-    tested = np.arange(len(corpus)) % _TESTED[0] == _TESTED[1]
     if part not in ("all", "train", "test"):
         raise SettingError(f"part must be all, train or test, got {part!r}")
-    return (
-        corpus
-        if part == "all"
-        else corpus.take(np.flatnonzero(tested if part == "test" else ~tested))
-    )
+    if part == "all":
+        return corpus
+    step, first = _TESTED
+    is_tested = np.arange(len(corpus)) % step == first
+    return corpus.take(np.flatnonzero(is_tested if part == "test" else ~is_tested))
 
 
 def sample_links(lang: str) -> tuple[ParallelCorpus, WordPairs]:
@@ -44,7 +42,8 @@ def sample_links(lang: str) -> tuple[ParallelCorpus, WordPairs]:
     corpus = _whole(lang)
     text = (_FOLDER / f"gold.en-{lang}.tsv").read_text(encoding="utf-8")
     gold = WordPairs.parse([line.split("\t")[2] for line in text.splitlines()])
-    return corpus.take(np.arange(_GOLD[1], len(corpus), _GOLD[0])), gold
+    step, first = _GOLD
+    return corpus.take(np.arange(first, len(corpus), step)), gold
 
 
 @cache

@@ -7,8 +7,8 @@ from __future__ import annotations
 import mmap
 import tempfile
 from collections.abc import Sequence
-from itertools import count, islice, zip_longest
-from typing import Any
+from itertools import count, islice
+from typing import IO, NamedTuple
 
 import pyarrow as pa
 
@@ -17,6 +17,15 @@ from calque.text import LINE
 
 _ROWS, _CHARACTERS = 1 << 14, 1 << 25  # maximum size of a record batch
 MEMORY = 1 << 25  # in bytes; a larger Arrow table is written to disk
+
+
+class _Row(NamedTuple):
+    """Words of a sentence pair, its line number, and its extra columns."""
+
+    source: Sequence[str]
+    target: Sequence[str]
+    line: int
+    extra: Sequence[str | None]
 
 
 class TableWriter:
@@ -33,15 +42,15 @@ class TableWriter:
     def __init__(
         self, columns: Sequence[str] | None, *, lines: bool, texts: tuple[int, int] = (0, 1)
     ) -> None:
-        self._names, self._keep_lines, self._texts = columns, lines, texts
-        self.width = (
-            None if columns is None else len(columns)
-        )  # maximum number of extra columns, None if unknown
+        self._names = columns
+        self._keep_lines = lines
+        self._texts = texts
+        # maximum number of extra columns, None if unknown
+        self.width = None if columns is None else len(columns)
+        self.n_rows = 0
         self._batches: Batches | None = None
-        self._rows: list[
-            tuple[Sequence[str], Sequence[str], int, Sequence[str | None]]
-        ] = []  # rows not yet in a batch
-        self._characters = self.n_rows = 0
+        self._pending: list[_Row] = []  # rows that are not yet in a batch
+        self._characters = 0  # in the pending rows
 
     def add(
         self,
@@ -52,45 +61,45 @@ class TableWriter:
         size: int,
     ) -> None:
         """Add a row; `size` is its approximate number of characters."""
-        self._rows.append((source, target, line, extra))
+        self._pending.append(_Row(source, target, line, extra))
         self.n_rows += 1
         self._characters += size
-        if len(self._rows) >= _ROWS or self._characters >= _CHARACTERS:
+        if len(self._pending) >= _ROWS or self._characters >= _CHARACTERS:
             self._flush()
 
     def finish(self) -> pa.Table:
-        return (self._flush() if self._rows or self._batches is None else self._batches).finish()
+        """Return the table of all rows."""
+        if self._pending or self._batches is None:
+            self._flush()
+        assert self._batches is not None
+        return self._batches.finish()
 
-    def _flush(self) -> Batches:
-        source, target, lines, extra = (
-            zip(*self._rows, strict=True) if self._rows else ((), (), (), ())
-        )
+    def _flush(self) -> None:
+        """Move the pending rows to a batch."""
+        rows, self._pending, self._characters = self._pending, [], 0
         if self._batches is None:
             names = self._names
             if names is None:
-                places = (place for place in count(1) if place - 1 not in self._texts)
-                names = [
-                    f"column_{place}" for place in islice(places, max(map(len, extra), default=0))
-                ]
+                names = self._default_names(max((len(row.extra) for row in rows), default=0))
             self.width = len(names)
-            fields = [
-                ("source", WORDS),
-                ("target", WORDS),
-                *((name, pa.string()) for name in names),
-            ]
-            self._batches = Batches(
-                pa.schema([*fields, (LINE, pa.int64())] if self._keep_lines else fields)
-            )
-        further = [*zip_longest(*extra, [None] * (self.width or 0))][: self.width]
-        columns = [
-            from_words(source),
-            from_words(target),
-            *(pa.array(each[:-1], pa.string()) for each in further),
-        ]
-        columns += [pa.array(lines, pa.int64())] if self._keep_lines else []
+            fields = [("source", WORDS), ("target", WORDS)]
+            fields += [(name, pa.string()) for name in names]
+            if self._keep_lines:
+                fields.append((LINE, pa.int64()))
+            self._batches = Batches(pa.schema(fields))
+        columns = [from_words(row.source for row in rows), from_words(row.target for row in rows)]
+        for column in range(self.width or 0):
+            # The last cells of a row may be missing.
+            cells = [row.extra[column] if column < len(row.extra) else None for row in rows]
+            columns.append(pa.array(cells, pa.string()))
+        if self._keep_lines:
+            columns.append(pa.array([row.line for row in rows], pa.int64()))
         self._batches.add(pa.RecordBatch.from_arrays(columns, schema=self._batches.schema))
-        self._rows, self._characters = [], 0
-        return self._batches
+
+    def _default_names(self, n: int) -> list[str]:
+        """Return the names of `n` extra columns, which are numbered by their place in the file."""
+        places = (place for place in count(1) if place - 1 not in self._texts)
+        return [f"column_{place}" for place in islice(places, n)]
 
 
 class Batches:
@@ -102,10 +111,11 @@ class Batches:
         self.schema = schema
         self._held: list[pa.RecordBatch] = []
         self._size = 0
-        self._file: Any = None
-        self._writer: Any = None
+        self._file: IO[bytes] | None = None
+        self._writer: pa.ipc.RecordBatchFileWriter | None = None
 
     def add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch; the file is created when the batches exceed `MEMORY`."""
         self._held.append(batch)
         self._size += batch.nbytes
         if self._writer is None and self._size > MEMORY:
@@ -118,7 +128,7 @@ class Batches:
 
     def finish(self) -> pa.Table:
         """Return the table and close the writer."""
-        if self._writer is None:
+        if self._writer is None or self._file is None:
             return pa.Table.from_batches(self._held, self.schema)
         self._writer.close()
         with self._file as file:
