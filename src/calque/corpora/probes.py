@@ -4,17 +4,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from os import PathLike, fspath
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from calque.annotated import Labels, ProbeText, TaggedText, Treebank
-from calque.corpora.by_name import PREFIX
 from calque.corpora.conllu import read_treebank
+from calque.corpora.file_head import FileHead
 from calque.corpora.lines import Losses, OnError, is_text, json_lines
 from calque.corpora.readers import TAGGED, recognised
 from calque.corpora.tagged import read_tagged
@@ -25,14 +23,11 @@ from calque.spans import names_without_spans, span_table
 from calque.text import Sentences
 from calque.text_files import Flaw, read_lines
 
-Kind = Literal["edges", "conllu", "tags"]
+Annotation = Literal["edges", "conllu", "tags"]
 
-_MADE = {
-    "conllu": ("pos", "dependencies"),
-    "tags": ("pos", "entities"),
-}  # probes supported for each type of file
-_CALLED = {"conllu": "CoNLL-U", "tags": "columns of words and tags"}
-_HEAD = 200  # number of lines inspected to detect the type of file
+# probes that can be derived from each type of annotation
+_PROBES = {"conllu": ("pos", "dependencies"), "tags": ("pos", "entities")}
+_DESCRIPTIONS = {"conllu": "CoNLL-U", "tags": "columns of words and tags"}
 
 Span = tuple[int, int]
 
@@ -90,32 +85,24 @@ def read_probe(
         InputError: the file does not support the probe or contains no usable lines; or, with
             "raise", a line cannot be read, for example because a span extends beyond the text.
     """
-    kind = _kind(path)
-    if kind == "edges":
+    annotation = _annotation(path)
+    if annotation == "edges":
         return _read_edges(path, lang, probe, on_error)
-    if kind == "conllu" and probe is None:
+    if annotation == "conllu" and probe is None:
         fact = "CoNLL-U supports two probes; choose one with --probe pos or --probe dependencies"
         raise InputError(fact, path=path)
-    if probe is not None and probe not in _MADE[kind]:
-        raise InputError(
-            f"probe must be {' or '.join(_MADE[kind])} for {_CALLED[kind]}, got {probe!r}",
-            path=path,
-        )
+    if probe is not None and probe not in _PROBES[annotation]:
+        expected = f"{' or '.join(_PROBES[annotation])} for {_DESCRIPTIONS[annotation]}"
+        raise InputError(f"probe must be {expected}, got {probe!r}", path=path)
     if probe == "dependencies":
         return of_treebank(read_treebank(path, lang=lang, on_error=on_error, subtypes=subtypes))
     return of_tags(read_tagged(path, lang=lang, column=column, on_error=on_error), probe)
 
 
-def _kind(path: str | PathLike[str]) -> Kind:
+def _annotation(path: str | PathLike[str]) -> Annotation:
     """Detect the type of annotation in a file."""
-    name = fspath(path)
-    if name.startswith(PREFIX) or os.path.isdir(name):
-        return "tags"
-    head = (
-        line for line in islice(read_lines(path), _HEAD) if isinstance(line, str) and line.strip()
-    )
-    first = next(head, "").lstrip()
-    if first.startswith("{") and '"targets"' in first:
+    first_line = FileHead(path).first_line.lstrip()
+    if first_line.startswith("{") and '"targets"' in first_line:
         return "edges"
     return "conllu" if recognised(TAGGED, path) == "conllu" else "tags"
 
@@ -129,68 +116,72 @@ def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
     probe = probe or ("entities" if has_spans else "pos")
     if has_spans != (probe == "entities"):
         tags = ", ".join(name for name in names if name != "O")[:80] or "no tag but O"
-        expected = (
-            "tags without spans (try --probe entities)"
-            if has_spans
-            else "spans, such as B-PER, I-PER, O"
-        )
+        expected = "spans, such as B-PER, I-PER, O"
+        if has_spans:
+            expected = "tags without spans (try --probe entities)"
         raise InputError(
             f"has the tags {tags}; expected {expected} for the probe {probe}", path=text.path
         )
-    words = offsets_of(text.sentences.lengths())
-    if probe == "entities":
-        if strange := names_without_spans(names):
-            fact = (
-                f"the tag {strange[0]!r:.40} is not a span tag, expected tags such as B-PER, I-PER "
-                "and O; correct it"
-            )
-            raise InputError(fact, path=text.path)
-        found = span_table(text.tags.codes, names, words)
-        labels = Labels(found.type, found.types)
-        return _one_label(
-            text, words, np.stack([found.start, found.end], axis=1)[:, None], labels, probe
+    offsets = offsets_of(text.sentences.lengths())
+    if probe == "pos":
+        places = np.arange(n_words)
+        return _one_label(text, offsets, [(places, places + 1)], text.tags, probe)
+    other_tags = names_without_spans(names)
+    if other_tags:
+        fact = (
+            f"the tag {other_tags[0]!r:.40} is not a span tag, expected tags such as B-PER, I-PER "
+            "and O; correct it"
         )
-    places = np.arange(n_words)
-    return _one_label(
-        text, words, np.stack([places, places + 1], axis=1)[:, None], text.tags, probe
-    )
+        raise InputError(fact, path=text.path)
+    spans = span_table(text.tags.codes, names, offsets)
+    labels = Labels(spans.type, spans.types)
+    return _one_label(text, offsets, [(spans.start, spans.end)], labels, probe)
 
 
 def of_treebank(bank: Treebank) -> ProbeText:
     """Build a target from each word, its head and the relation between them; the root is its own
     head.
     """
-    words = offsets_of(bank.sentences.lengths())
-    places = np.arange(words[-1])
-    first = np.repeat(words[:-1], np.diff(words))
-    heads = np.where(bank.heads > 0, first + bank.heads - 1, places)
-    spans = np.stack([np.stack([each, each + 1], axis=1) for each in (places, heads)], axis=1)
-    return _one_label(bank, words, spans, bank.relations, "dependencies")
+    offsets = offsets_of(bank.sentences.lengths())
+    places = np.arange(offsets[-1])
+    sentence_starts = np.repeat(offsets[:-1], np.diff(offsets))
+    heads = np.where(bank.heads > 0, sentence_starts + bank.heads - 1, places)
+    spans = [(places, places + 1), (heads, heads + 1)]
+    return _one_label(bank, offsets, spans, bank.relations, "dependencies")
 
 
 def _one_label(
-    text: TaggedText | Treebank, words: np.ndarray, spans: np.ndarray, labels: Labels, probe: str
+    text: TaggedText | Treebank,
+    offsets: np.ndarray,
+    spans: Sequence[tuple[np.ndarray, np.ndarray]],
+    labels: Labels,
+    probe: str,
 ) -> ProbeText:
     """Build targets that have exactly one label each.
 
     Args:
-        words: offsets of each sentence's words, int64 `[n_sentences + 1]`.
-        spans: spans of the targets in text order, as word positions in the whole text, int64
-            `[n_targets, 1 or 2, 2]`.
+        offsets: offsets of each sentence's words, int64 `[n_sentences + 1]`.
+        spans: for each of the one or two spans of a target, the first words and the ends
+            (exclusive) of all targets in text order, as word positions in the whole text, int64
+            `[n_targets]` each.
     """
-    sentence = np.searchsorted(words, spans[:, 0, 0], side="right") - 1
-    counts = np.bincount(sentence, minlength=len(words) - 1)
-    inside = (spans - words[sentence][:, None, None]).astype(np.int32)
+    first_starts, _ = spans[0]
+    sentence = np.searchsorted(offsets, first_starts, side="right") - 1
+    counts = np.bincount(sentence, minlength=len(offsets) - 1)
+    # [n_targets, 1 or 2, 2], within the whole text and then within each sentence
+    in_text = np.stack([np.stack(ends, axis=1) for ends in spans], axis=1)
+    in_sentence = (in_text - offsets[sentence][:, None, None]).astype(np.int32)
+    repaired = text.repaired if isinstance(text, TaggedText) else 0
     return ProbeText(
         text.sentences,
         offsets_of(counts),
-        inside,
+        in_sentence,
         labels,
         np.arange(len(labels) + 1),
         probe,
         text.path,
         text.lines,
-        text.repaired if isinstance(text, TaggedText) else 0,
+        repaired,
     )
 
 
@@ -202,84 +193,90 @@ def _read_edges(
     losses = Losses(path, on_error, "texts")
     words, labels, lines, spans, counts, label_counts = [], [], [], [], [], []
     width = 0  # number of spans per target, or 0 before the first target
-    for number, values in json_lines(enumerate(read_lines(path), 1)):
-        read = values if isinstance(values, Flaw) else _sentence(number, values, width)
-        if isinstance(read, Flaw):
-            losses.take(read)
+    for number, value in json_lines(enumerate(read_lines(path), 1)):
+        sentence = value if isinstance(value, Flaw) else _sentence(number, value, width)
+        if isinstance(sentence, Flaw):
+            losses.take(sentence)
             continue
-        words.append(read[0])
+        sentence_words, targets = sentence
+        words.append(sentence_words)
         lines.append(number)
-        counts.append(len(read[1]))
-        for target in read[1]:
+        counts.append(len(targets))
+        for target in targets:
             width = len(target.spans)
             spans.append(target.spans)
             labels += target.labels
             label_counts.append(len(target.labels))
     losses.settle(len(lines))
+    if probe is None:
+        probe = "pairs of spans" if width == 2 else "spans"
     return ProbeText(
         Sentences.of(words, lang),
         offsets_of(counts),
         np.array(spans, np.int32).reshape(-1, width or 1, 2),
         Labels.of(labels),
         offsets_of(label_counts),
-        probe or ("pairs of spans" if width == 2 else "spans"),
+        probe,
         fspath(path),
         np.array(lines, np.int64),
     )
 
 
-def _sentence(number: int, values: Any, width: int) -> tuple[list[str], list[Target]] | Flaw:
-    """Return the words and targets of a line; `width` is the number of spans per target, or 0
-    before the first target.
+def _sentence(number: int, value: object, width: int) -> tuple[list[str], list[Target]] | Flaw:
+    """Return the words and targets of a line, given its JSON value; `width` is the number of spans
+    per target, or 0 before the first target.
     """
-    if not isinstance(values, dict):
-        return Flaw(
-            number,
-            "no JSON object",
-            "not a JSON object, expected one per line; is the file complete?",
-        )
-    text, listed = values.get("text"), values.get("targets")
-    if not isinstance(text, str) or not is_text(text) or not isinstance(listed, list):
-        keys = ", ".join(map(str, values))
-        return Flaw(
-            number,
-            "no targets",
-            f"the object has the keys {keys:.80}, expected a text and a list of targets",
-        )
-    words, targets = split_spaces(text), []
+    if not isinstance(value, dict):
+        fact = "not a JSON object, expected one per line; is the file complete?"
+        return Flaw(number, "no JSON object", fact)
+    text, items = value.get("text"), value.get("targets")
+    if not is_text(text) or not isinstance(items, list):
+        keys = ", ".join(map(str, value))
+        fact = f"the object has the keys {keys:.80}, expected a text and a list of targets"
+        return Flaw(number, "no targets", fact)
+    words = split_spaces(text)
     if not words:
         return Flaw(number, "empty text", "the text has no words, expected a sentence")
-    for k, each in enumerate(listed, 1):
-        target = _target(each, len(words))
+    targets = []
+    for k, item in enumerate(items, 1):
+        target = _target(item, len(words))
         if target is None:
             fact = (
-                f"is {each!r:.80}, expected label, span1 and optional span2 [start, end] with 0 <= "
-                f"start < end <= {len(words)}"
+                f"target {k} of {len(items)} is {item!r:.80}, expected label, span1 and optional "
+                f"span2 [start, end] with 0 <= start < end <= {len(words)}"
             )
-            return Flaw(number, "no target", f"target {k} of {len(listed)} {fact}")
+            return Flaw(number, "no target", fact)
         width = width or len(target.spans)
         if width != len(target.spans):
-            spans = "one span" if width == 2 else "two spans"
-            fact = f"target {k} of {len(listed)} has {spans}, unlike the targets before it"
+            n_spans = "one span" if width == 2 else "two spans"
+            fact = f"target {k} of {len(items)} has {n_spans}, unlike the targets before it"
             return Flaw(number, "one or two spans", fact)
         targets.append(target)
     return words, targets
 
 
-def _target(given: Any, n_words: int) -> Target | None:
+def _target(item: object, n_words: int) -> Target | None:
     """Build a target from a JSON value, or return None if the value is invalid."""
-    if not isinstance(given, Mapping):
+    if not isinstance(item, Mapping):
         return None
-    spans = [given.get("span1"), *([] if given.get("span2") is None else [given["span2"]])]
-    for span in spans:
-        if not (
-            isinstance(span, list) and len(span) == 2 and all(type(place) is int for place in span)
-        ):
-            return None
-        if not 0 <= span[0] < span[1] <= n_words:
-            return None
-    labels = given.get("label")
-    labels = labels if isinstance(labels, list) else [labels]
+    spans = [_span(item.get("span1"), n_words)]
+    if item.get("span2") is not None:
+        spans.append(_span(item["span2"], n_words))
+    checked_spans = [span for span in spans if span is not None]
+    if len(checked_spans) < len(spans):
+        return None
+    labels = item.get("label")
+    if not isinstance(labels, list):
+        labels = [labels]
     if not all(isinstance(name, str | int) and name != "" for name in labels):
         return None
-    return Target([(start, end) for start, end in spans], list(dict.fromkeys(map(str, labels))))
+    return Target(checked_spans, list(dict.fromkeys(map(str, labels))))
+
+
+def _span(value: object, n_words: int) -> Span | None:
+    """Return a span in a sentence of `n_words` words, or None if the JSON value is no such span."""
+    # Booleans are also of the type int, but are no positions.
+    if not isinstance(value, list) or len(value) != 2 or any(type(k) is not int for k in value):
+        return None
+    start, end = value
+    return (start, end) if 0 <= start < end <= n_words else None

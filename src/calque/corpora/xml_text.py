@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import sys
 from collections.abc import Iterator
 from html.entities import html5
 from io import BufferedIOBase
@@ -19,9 +20,10 @@ _CHUNK = 1 << 16  # maximum number of bytes decoded at a time
 _HEAD = 1024  # number of bytes that are searched for the XML declaration
 _DECLARED = re.compile(rb"""\s*<\?xml[^>]*?\sencoding\s*=\s*["']([A-Za-z][\w.:-]*)["']""")
 
-# : Marks that replace what XML does not allow, with the reason for which a text with the mark is
-# unusable. The marks are Unicode : noncharacters, which occur in no text but are allowed in XML.
+# Marks that replace what XML does not allow. They are Unicode noncharacters, which occur in no text
+# but are allowed in XML.
 CONTROL, UNDECODABLE, UNDEFINED = "\U0001fffe", "\U0002fffe", "\U0003fffe"
+#: reason why a text with a mark is unusable
 REASONS = {
     CONTROL: "control character",
     UNDECODABLE: "bytes in another encoding",
@@ -40,9 +42,8 @@ codecs.register_error(_ERRORS, _mark_bytes)
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _REFERENCE = re.compile(r"&(?:#([0-9]+);|#[xX]([0-9a-fA-F]+);|([A-Za-z_:][\w:.-]*);)?")
 _PREDEFINED = {"amp", "lt", "gt", "quot", "apos"}
-_ENTITY = re.compile(
-    r"""<!ENTITY\s+([\w:.-]+)\s+["']"""
-)  # excludes external entities, which are never loaded
+# declaration of an entity; external entities, which are never loaded, do not match
+_ENTITY = re.compile(r"""<!ENTITY\s+([\w:.-]+)\s+["']""")
 #: beginnings and ends of the parts of a document in which & has no special meaning
 _SECTIONS = {"<![CDATA[": "]]>", "<!--": "-->", "<!DOCTYPE": ">", "<?": "?>"}
 _BEGINNING = re.compile("|".join(map(re.escape, _SECTIONS)))
@@ -96,10 +97,10 @@ def read_xml(path: str | PathLike[str], *, repair: bool = False) -> Iterator[Chu
         InputError: the encoding is unknown; or, without `repair`, the text is not in the encoding.
     """
     with opened_text(path) as file:
-        decoder = codecs.getincrementaldecoder(_encoding(file, path))(
-            _ERRORS if repair else "strict"
-        )
-        repaired, line = _Repair(), 1
+        decoder_class = codecs.getincrementaldecoder(_encoding(file, path))
+        decoder = decoder_class(_ERRORS if repair else "strict")
+        repairer = _Repair()
+        line = 1
         while chunk := file.readline(_CHUNK):
             try:
                 text = decoder.decode(chunk)
@@ -111,9 +112,12 @@ def read_xml(path: str | PathLike[str], *, repair: bool = False) -> Iterator[Chu
                 raise InputError(fact, path=path, line=line) from error
             # In UTF-16 with little-endian byte order, the second byte of a line break belongs to
             # the next chunk.
-            yield Chunk(line + text.startswith("\n"), repaired.add(text) if repair else text)
+            first_line = line + 1 if text.startswith("\n") else line
             line += text.count("\n")
-        yield Chunk(line, repaired.rest() if repair else "")
+            if repair:
+                text = repairer.add(text)
+            yield Chunk(first_line, text)
+        yield Chunk(line, repairer.rest() if repair else "")
 
 
 def _encoding(file: BufferedIOBase, path: str | PathLike[str]) -> str:
@@ -125,8 +129,8 @@ def _encoding(file: BufferedIOBase, path: str | PathLike[str]) -> str:
     match = _DECLARED.match(head)
     name = "utf-8" if match is None else match[1].decode("ascii")
     if name.lower().startswith(("utf-16", "utf16", "utf-32", "utf32", "ucs-", "iso-10646-ucs")):
-        # the declaration is not in UTF-16, so the file was converted, by `opened_text` or by other
-        # software
+        # The declaration itself is not in UTF-16, so the file was converted, by `opened_text` or by
+        # other software.
         return "utf-8"
     try:
         b"<".decode(name)
@@ -141,9 +145,8 @@ class _Repair:
     """Replacement of what XML does not allow, in text that is added in chunks."""
 
     def __init__(self) -> None:
-        self._kept = (
-            ""  # end of a chunk, if it may be an incomplete reference or the beginning of a section
-        )
+        # end of a chunk, if it may be an incomplete reference or the beginning of a section
+        self._kept = ""
         # delimiter at the end of the current section (see `_SECTIONS`), or empty outside sections
         self._end = ""
         self._declared: set[str] = set()
@@ -151,13 +154,12 @@ class _Repair:
     def add(self, text: str) -> str:
         """Add a chunk, and return the repaired text as far as it is complete."""
         text = self._kept + text
-        start = max(
-            text.rfind("&", -_TAIL),
-            text.rfind("<", -_TAIL),
-            text.rfind(self._end[0], -3) if self._end else -1,
-        )
-        complete = start < 0 or any(sign in text[start:] for sign in ";>\n")
-        text, self._kept = (text, "") if complete else (text[:start], text[start:])
+        self._kept = ""
+        start = max(text.rfind("&", -_TAIL), text.rfind("<", -_TAIL))
+        if self._end:  # the delimiter may also be divided between two chunks
+            start = max(start, text.rfind(self._end[0], -3))
+        if start >= 0 and not any(sign in text[start:] for sign in ";>\n"):
+            text, self._kept = text[:start], text[start:]
         return self._replaced(text)
 
     def rest(self) -> str:
@@ -166,6 +168,7 @@ class _Repair:
         return self._replaced(text)
 
     def _replaced(self, text: str) -> str:
+        """Repair references outside sections, and characters everywhere."""
         self._declared.update(match[1] for match in _ENTITY.finditer(text))
         parts = []
         while text:
@@ -186,20 +189,17 @@ class _Repair:
         return _NOT_XML.sub(CONTROL, "".join(parts))
 
     def _reference(self, match: re.Match[str]) -> str:
+        """Return the replacement of `&` and of the reference that follows it, if there is one."""
         decimal, hexadecimal, name = match.groups()
         if decimal or hexadecimal:
             number = int(decimal) if decimal else int(hexadecimal, 16)
-            allowed = number < 0x110000 and (
-                number in (9, 10, 13) or not _NOT_XML.match(chr(number))
-            )
-            return match[0] if allowed and number else CONTROL
+            is_allowed = number <= sys.maxunicode and not _NOT_XML.match(chr(number))
+            return match[0] if is_allowed else CONTROL
         if name is None:
             return "&amp;"
         if name in _PREDEFINED or name in self._declared:
             return match[0]
         characters = html5.get(f"{name};")
-        return (
-            UNDEFINED
-            if characters is None
-            else "".join(f"&#{ord(character)};" for character in characters)
-        )
+        if characters is None:
+            return UNDEFINED
+        return "".join(f"&#{ord(character)};" for character in characters)
