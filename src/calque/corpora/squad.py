@@ -4,15 +4,15 @@ QA (gold passage).
 
 from __future__ import annotations
 
-import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from calque.corpora.file_head import FileHead
 from calque.corpora.lines import (
     Losses,
     Omission,
@@ -22,7 +22,7 @@ from calque.corpora.lines import (
     is_text,
     read_json,
 )
-from calque.corpora.rows import PREFIX, open_rows
+from calque.corpora.rows import open_rows
 from calque.errors import InputError
 from calque.offsets import offsets_of, overlapped, ranges
 from calque.segment import splitter, word_places
@@ -82,15 +82,16 @@ class QuestionText:
 
     def take(self, rows: np.ndarray) -> QuestionText:
         """Return the questions at the given indices, with their passages."""
-        used, owner = np.unique(self.owner[rows], return_inverse=True)
+        used_passages, owner = np.unique(self.owner[rows], return_inverse=True)
         counts = np.diff(self.offsets)[rows]
         answers = ranges(self.offsets[:-1][rows], counts)
-        words = self.word_offsets()
+        word_offsets = self.word_offsets()
+        words = ranges(word_offsets[used_passages], np.diff(word_offsets)[used_passages])
         return replace(
             self,
-            passages=self.passages.take(used),
-            written=tuple(self.written[k] for k in used),
-            places=self.places[ranges(words[used], np.diff(words)[used])],
+            passages=self.passages.take(used_passages),
+            written=tuple(self.written[k] for k in used_passages),
+            places=self.places[words],
             questions=self.questions.take(rows),
             owner=owner.astype(np.int64),
             offsets=offsets_of(counts),
@@ -99,7 +100,24 @@ class QuestionText:
         )
 
 
-_Answers = list[tuple[str, int]]  # text and start of each answer in the passage
+class _Answer(NamedTuple):
+    """Text of an answer, and its first character in the passage."""
+
+    text: str
+    start: int
+
+
+class _Question(NamedTuple):
+    """Question and its gold answers, with the position in the file for use in messages."""
+
+    place: str
+    passage: str
+    text: str
+    answers: list[_Answer]
+
+
+# position in the file, passage and question, as JSON values that have not been checked
+_Item = tuple[str, object, object]
 
 
 def read_questions(
@@ -128,41 +146,30 @@ def read_questions(
     """
     losses, misplaced = Losses(path, on_error, "questions"), Skipped()
     split = splitter(lang, pretokenized=False)
-    is_hub = fspath(path).startswith(PREFIX) or os.path.isdir(path)
-    numbers: dict[str, int] = {}
-    passages, places, questions, owner, counts, spans, answers = [], [], [], [], [], [], []
-    for place, passage, asked in _dataset(path) if is_hub else _items(path):
-        checked = _checked(place, passage, asked)
-        if isinstance(checked, Flaw | Omission):
-            losses.take(checked)
+    passages = _Passages(split)
+    questions, owner, counts, answers = [], [], [], []
+    spans: list[tuple[int, int]] = []
+    items = _rows(path) if FileHead(path).is_data_set else _items(path)
+    for question in losses.kept(_checked(place, passage, asked) for place, passage, asked in items):
+        words = split(question.text)
+        passage = passages.index(question.passage)
+        if not words or passage is None:
+            what = "passage" if words else "question"
+            fact = f"the {what} has no words"
+            losses.take(Flaw(0, f"{what} without words", fact, place=question.place))
             continue
-        question, given = split(checked[0]), checked[1]
-        if passage not in numbers and (words := split(passage)):
-            numbers[passage] = len(numbers)
-            passages.append(words)
-            places.append(np.array(word_places(passage, words), dtype=np.int32))
-        if not question or passage not in numbers:
-            what = "passage" if question else "question"
-            losses.take(Flaw(0, f"{what} without words", f"the {what} has no words", place=place))
-            continue
-        at = numbers[passage]
-        found = [
-            overlapped(places[at], start, start + len(text))
-            if passage.startswith(text, start)
-            else None
-            for text, start in given
-        ]
-        if None in found:
-            fact = _misplaced(passage, *given[found.index(None)])
-            flaw = Flaw(0, "answer not at answer_start", fact, place=place)
+        answer_spans = [passages.span(passage, answer) for answer in question.answers]
+        if None in answer_spans:
+            fact = _misplaced(question.passage, question.answers[answer_spans.index(None)])
+            flaw = Flaw(0, "answer not at answer_start", fact, place=question.place)
             if on_error == "raise":
                 losses.take(flaw)
             misplaced.count(flaw, path)
-        questions.append(question)
-        owner.append(at)
-        counts.append(len(found))
-        answers += [text for text, _ in given]
-        spans += [span or (-1, -1) for span in found]
+        questions.append(words)
+        owner.append(passage)
+        counts.append(len(answer_spans))
+        answers += [answer.text for answer in question.answers]
+        spans += [span or (-1, -1) for span in answer_spans]
     losses.settle(len(owner))
     if misplaced.counts:
         message = (
@@ -171,54 +178,94 @@ def read_questions(
         )
         warnings.warn(SkippedWarning(message, misplaced.counts, misplaced.first), stacklevel=2)
     return QuestionText(
-        Sentences.of(passages, lang),
-        tuple(numbers),
-        np.concatenate(places),
-        Sentences.of(questions, lang),
-        np.array(owner, np.int64),
-        offsets_of(counts),
-        tuple(answers),
-        np.array(spans, np.int32),
-        fspath(path),
+        passages=Sentences.of(passages.words, lang),
+        written=tuple(passages.texts),
+        places=np.concatenate(passages.places),
+        questions=Sentences.of(questions, lang),
+        owner=np.array(owner, np.int64),
+        offsets=offsets_of(counts),
+        answers=tuple(answers),
+        spans=np.array(spans, np.int32),
+        path=fspath(path),
     )
 
 
-def _misplaced(passage: str, text: str, start: int) -> str:
-    there = passage[start : start + len(text)]
-    if there == text:
+class _Passages:
+    """Distinct passages in order of occurrence.
+
+    Attributes:
+        texts: original text of each passage.
+        words: the words of each passage.
+        places: character span of each word, start and end (exclusive), int32 `[n_words, 2]` for
+            each passage.
+    """
+
+    def __init__(self, split: Callable[[str], list[str]]):
+        self._split = split
+        self._numbers: dict[str, int] = {}
+        self.texts: list[str] = []
+        self.words: list[list[str]] = []
+        self.places: list[np.ndarray] = []
+
+    def index(self, passage: str) -> int | None:
+        """Return the index of a passage, which is added if it is new, or None if it has no
+        words.
+        """
+        if passage not in self._numbers:
+            words = self._split(passage)
+            if not words:
+                return None
+            self._numbers[passage] = len(self.texts)
+            self.texts.append(passage)
+            self.words.append(words)
+            self.places.append(np.array(word_places(passage, words), dtype=np.int32))
+        return self._numbers[passage]
+
+    def span(self, passage: int, answer: _Answer) -> tuple[int, int] | None:
+        """Return the range of words that overlap an answer, or None if the answer is not at its
+        position.
+        """
+        text, start = answer
+        if not self.texts[passage].startswith(text, start):
+            return None
+        return overlapped(self.places[passage], start, start + len(text))
+
+
+def _misplaced(passage: str, answer: _Answer) -> str:
+    """Return a message about an answer that is not at its position in the passage."""
+    text, start = answer
+    found_there = passage[start : start + len(text)]
+    if found_there == text:
         return (
             f"the answer {text!r:.60} at {start} contains no word of the passage; correct the "
             "answer"
         )
-    at = passage.find(text)
-    where = f", which is at {at}" if at >= 0 else ", which the passage does not contain"
+    position = passage.find(text)
+    where = f", which is at {position}"
+    if position < 0:
+        where = ", which the passage does not contain"
     return (
-        f"the passage has {there!r:.60} at answer_start {start}, expected the answer "
+        f"the passage has {found_there!r:.60} at answer_start {start}, expected the answer "
         f"{text!r:.60}{where}; correct the file"
     )
 
 
-def _dataset(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the position, passage and question of every row in a data set."""
+def _rows(path: str | PathLike[str]) -> Iterator[_Item]:
+    """Yield the question in each row of a data set."""
     for number, row in open_rows(path).rows:
         answers = row.get("answers")
         if isinstance(answers, dict):  # a dict of columns instead of a list of answers
-            answers = [
-                dict(zip(answers, each, strict=False))
-                for each in zip(*answers.values(), strict=False)
-            ]
-        yield (
-            f"row {number}",
-            row.get("context"),
-            {"question": row.get("question"), "answers": answers},
-        )
+            columns = zip(*answers.values(), strict=False)
+            answers = [dict(zip(answers, cells, strict=False)) for cells in columns]
+        asked = {"question": row.get("question"), "answers": answers}
+        yield f"row {number}", row.get("context"), asked
 
 
-def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the position, passage and content of every question in a JSON file."""
-    whole, place = read_json(path), ""
+def _items(path: str | PathLike[str]) -> Iterator[_Item]:
+    """Yield every question of a JSON file."""
+    document, place = read_json(path), ""
     try:
-        for a, article in enumerate(whole["data"]):
+        for a, article in enumerate(document["data"]):
             for p, paragraph in enumerate(article["paragraphs"]):
                 place = f"data[{a}].paragraphs[{p}]: "
                 for q, asked in enumerate(paragraph["qas"]):
@@ -229,28 +276,34 @@ def _items(path: str | PathLike[str]) -> Iterator[tuple[str, Any, Any]]:
         ) from error
 
 
-def _checked(place: str, passage: Any, asked: Any) -> tuple[str, _Answers] | Flaw | Omission:
-    """Return the question and its answers, a `Flaw` if either is missing, or an `Omission` if the
+def _checked(place: str, passage: object, asked: object) -> _Question | Flaw | Omission:
+    """Return a question, a `Flaw` if a text or an answer is missing, or an `Omission` if the
     question is unanswerable.
     """
     if isinstance(asked, dict) and asked.get("is_impossible") is True:
         return Omission(0, "no answer in the passage (SQuAD 2.0)", place)
-    try:
-        question, answers = (
-            asked["question"],
-            [(each["text"], each["answer_start"]) for each in asked["answers"]],
-        )
-    except (KeyError, TypeError):
-        question, answers = None, []
-    texts = [passage, question, *(text for text, _ in answers)]
-    if (
-        answers
-        and all(text and is_text(text) for text in texts)
-        and all(type(k) is int and k >= 0 for _, k in answers)
-    ):
-        return str(question), answers
+    answers = _answers(asked)
+    question = asked.get("question") if isinstance(asked, dict) else None
+    if answers and passage and question and is_text(passage) and is_text(question):
+        return _Question(place, passage, question, answers)
     fact = (
         f"is {asked!r:.80}, expected a question, and answers with text and answer_start (at least "
         "0)"
     )
     return Flaw(0, "no question or answers", fact, place=place)
+
+
+def _answers(asked: object) -> list[_Answer]:
+    """Return the answers to a question, or an empty list if one of them is invalid."""
+    if not isinstance(asked, dict) or not isinstance(asked.get("answers"), list):
+        return []
+    answers = []
+    for item in asked["answers"]:
+        if not isinstance(item, dict):
+            return []
+        text, start = item.get("text"), item.get("answer_start")
+        # A boolean is also an instance of int, but is no position.
+        if not text or not is_text(text) or type(start) is not int or start < 0:
+            return []
+        answers.append(_Answer(text, start))
+    return answers
