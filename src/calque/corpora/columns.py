@@ -10,7 +10,7 @@ from itertools import chain, islice
 from os import PathLike, fspath
 from typing import NamedTuple
 
-from calque.corpora.languages import NAMES, best_match
+from calque.corpora.languages import NAMES, best_matches
 from calque.errors import CalqueWarning, InputError
 from calque.pairs import LINK_LIKE
 from calque.text_files import Flaw, read_lines
@@ -125,8 +125,9 @@ def _named_columns(cells: Sequence[str], langs: tuple[str, str]) -> tuple[int, i
     """Return the columns of the texts if the cells are a header that names them, or None."""
     names = [cell.strip().lstrip("#").strip().lower() for cell in cells]
     codes = [NAMES.get(name, _PREFIX.sub("", name)) for name in names]
-    source, target = (best_match(lang, codes) for lang in langs)
-    if source is not None and target is not None and source != target:
+    tags = best_matches(langs, codes)
+    if tags is not None:
+        source, target = tags
         return codes.index(source), codes.index(target)
     for source, target in _LOWER:
         if source in names and target in names:
@@ -175,6 +176,7 @@ def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator
         return
     (width,) = widths
     texts = [column for column in range(width) if not _all_match(_NUMBER, rows, column)]
+    # With one or two lines, a tab may be part of the text.
     if one_side and len(texts) > 1 and len(rows) > 2:
         fact = (
             f"every line has {len(texts)} columns of text, expected one sentence per line; is this "
@@ -190,13 +192,20 @@ def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator
         "contain only numbers"
     )
     warnings.warn(CalqueWarning(message), stacklevel=2)
+    yield from _cells_of_column(lines, text_column, width, path)
+
+
+def _cells_of_column(
+    lines: Iterable[str | Flaw], column: int, width: int, path: str | PathLike[str]
+) -> Iterator[str | Flaw]:
+    """Yield one column of lines with `width` columns; blank lines are yielded unchanged."""
     for number, line in enumerate(lines, 1):
         if isinstance(line, Flaw) or not line.strip():
             yield line
             continue
         cells = line.split("\t")
         if len(cells) == width:
-            yield cells[text_column]
+            yield cells[column]
             continue
         fact = (
             f"{len(cells)} columns, expected {width}, as in the first lines; is a tab missing, or "

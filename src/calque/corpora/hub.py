@@ -11,7 +11,7 @@ from typing import NamedTuple, cast
 from calque.corpora import by_name
 from calque.corpora.columns import TEXT_COLUMNS
 from calque.corpora.file_head import FileHead
-from calque.corpora.languages import best_match
+from calque.corpora.languages import best_matches
 from calque.corpora.lines import RawCorpus, RawPair
 from calque.corpora.rows import TABLES, open_rows
 from calque.corpora.separated import first_separator
@@ -83,18 +83,18 @@ def _text_columns(
     """Find the columns of the two texts, given the first values of each column."""
     for name, values in first_values.items():
         translations = next((value for value in values if isinstance(value, dict)), {})
-        source, target = (best_match(lang, translations) for lang in langs)
-        if source and target and source != target:
-            return TextColumn(name, source), TextColumn(name, target)
+        tags = best_matches(langs, translations)
+        if tags is not None:
+            return TextColumn(name, tags[0]), TextColumn(name, tags[1])
     names = []
     for name, values in first_values.items():
         if any(isinstance(value, str) for value in values):
             names.append(name)
     for prefix in ("", "sentence_", "text_"):
         by_language = {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}
-        source, target = (best_match(lang, by_language) for lang in langs)
-        if source and target and source != target:
-            return TextColumn(by_language[source]), TextColumn(by_language[target])
+        tags = best_matches(langs, by_language)
+        if tags is not None:
+            return TextColumn(by_language[tags[0]]), TextColumn(by_language[tags[1]])
     for source, target in TEXT_COLUMNS:
         if source in names and target in names:
             return TextColumn(source), TextColumn(target)

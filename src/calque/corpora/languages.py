@@ -138,6 +138,17 @@ def best_match(wanted: str, available: Iterable[str]) -> str | None:
     return _best_match(wanted, tuple(available))
 
 
+def best_matches(langs: tuple[str, str], available: Iterable[str]) -> tuple[str, str] | None:
+    """Return the tags that match the source and the target language, see `best_match`, or None if a
+    language has no tag or both have the same tag.
+    """
+    tags = tuple(available)
+    source, target = (best_match(lang, tags) for lang in langs)
+    if source is None or target is None or source == target:
+        return None
+    return source, target
+
+
 @lru_cache(1 << 12)  # all texts of a file have the same few tags
 def _best_match(wanted: str, available: tuple[str, ...]) -> str | None:
     wanted_parts = _named_parts(wanted)

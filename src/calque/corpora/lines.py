@@ -129,11 +129,14 @@ def json_lines(lines: Iterable[tuple[int, str | Flaw]]) -> Iterator[tuple[int, A
     for number, line in lines:
         if isinstance(line, Flaw):
             yield number, line
-        elif line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError):
-                yield number, None
+            continue
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            value = None
+        yield number, value
 
 
 def read_json(path: str | PathLike[str]) -> Any:

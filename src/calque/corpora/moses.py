@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike, fspath
 
@@ -47,10 +47,9 @@ def read_moses(
             yield Omission(number, HEADER)
             continue
         if left is None or right is None:
-            rest = [(number, (left, right)), *numbered]
-            if all(_is_blank(one or other) for _, (one, other) in rest):
+            last_line = _last_line([(number, (left, right)), *numbered])
+            if last_line is None:
                 return
-            last_line, _ = rest[-1]
             shorter, longer = (source, target) if left is None else (target, source)
             fact = (
                 f"{number - 1} lines, but {fspath(longer)} has {last_line}, expected the same "
@@ -61,14 +60,25 @@ def read_moses(
             yield left
         elif isinstance(right, Flaw):
             yield right
-        elif not left.strip() and not right.strip():
-            fact = "the line is blank in both files, expected a sentence pair"
-            yield Flaw(number, BLANK, fact, source)
-        elif not right.strip():
+        elif right.strip():
+            yield RawPair(number, left, right)  # an empty source is reported by `read_parallel`
+        elif left.strip():
             yield Flaw(number, "empty target", "the target side is empty, expected text", target)
         else:
-            yield RawPair(number, left, right)
+            fact = "the line is blank in both files, expected a sentence pair"
+            yield Flaw(number, BLANK, fact, source)
 
 
-def _is_blank(line: str | Flaw | None) -> bool:
-    return not line or (isinstance(line, str) and line.isspace())
+def _last_line(
+    rest: Sequence[tuple[int, tuple[str | Flaw | None, str | Flaw | None]]],
+) -> int | None:
+    """Return the number of the last line of the longer file, or None if the rest of it is blank.
+
+    Args:
+        rest: line number and sides of each line after the end of the shorter file.
+    """
+    for _, (left, right) in rest:
+        line = left or right
+        if line and (isinstance(line, Flaw) or not line.isspace()):
+            return rest[-1][0]
+    return None

@@ -27,6 +27,7 @@ from calque.text_files import Flaw
 
 AnyPath = str | PathLike[str]
 OnError = Literal["raise", "skip", "blank"]
+_REMEDY = 'read with on_error="skip"'  # for an unusable line
 #: formats that calque does not read, by suffix, with the remedy
 _UNSUPPORTED = {".po": "PO files are not supported; convert the file to TMX, e.g. with po2tmx"}
 
@@ -55,12 +56,7 @@ def find_source(
     elif format != AUTO:
         PARALLEL.function(format)  # reports an unknown format before a missing file
     if isinstance(path, tuple | list):
-        if len(path) != 2 or not (format in (AUTO, "moses") or is_path(format)):
-            raise SettingError(
-                f"expected one path, or two for the format 'moses', got {len(path)} and format "
-                f"{format}"
-            )
-        return Source([fspath(path[0]), fspath(path[1])], "moses" if format == AUTO else format)
+        return _two_files(path, format)
     name = fspath(path)
     if name.startswith(PREFIX):
         return Source([name], format if is_path(format) else "hub")
@@ -73,18 +69,27 @@ def find_source(
     except ValueError as error:  # the path contains a NUL
         raise InputError(f"not a valid path ({error})") from error
     if format == "moses" or not exists:
-        hint = ""
-        if _may_be_on_hub(name):
-            hint = f" (a data set on the Hugging Face hub is written hub:{name})"
-        raise InputError(
-            f"no such file, and no files {name}.{langs[0]} and {name}.{langs[1]}"
-            f"{similar_path(name)}{hint}",
-            path=path,
-        )
+        raise _missing_file(name, langs)
     unsupported = _UNSUPPORTED.get(FileHead(name).suffix)
     if format == AUTO and unsupported is not None:
         raise InputError(unsupported, path=path)
     return Source([name], format)
+
+
+def _two_files(paths: Sequence[AnyPath], format: str) -> Source:
+    if len(paths) != 2 or not (format in (AUTO, "moses") or is_path(format)):
+        raise SettingError(
+            f"expected one path, or two for the format 'moses', got {len(paths)} and format "
+            f"{format}"
+        )
+    return Source([fspath(path) for path in paths], "moses" if format == AUTO else format)
+
+
+def _missing_file(name: str, langs: tuple[str, str]) -> InputError:
+    fact = f"no such file, and no files {name}.{langs[0]} and {name}.{langs[1]}{similar_path(name)}"
+    if _may_be_on_hub(name):
+        fact += f" (a data set on the Hugging Face hub is written hub:{name})"
+    return InputError(fact, path=name)
 
 
 def _may_be_on_hub(name: str) -> bool:
@@ -163,34 +168,30 @@ def read_parallel(
     if isinstance(content, ParallelCorpus):
         chosen = spread_over(len(content), limit)
         return content if chosen is None else content.take(chosen)
-    file, skipped = source.paths[0], Skipped()
+    path, skipped = source.paths[0], Skipped()
     split = [splitter(lang, pretokenized=pretokenized) for lang in langs]
     keep_lines = on_error == "skip" or limit is not None
     writer = TableWriter(content.columns, lines=keep_lines, texts=content.texts)
-    items = content.items
-    if on_error != "blank":
-        items = _without_blank_end(items)
+    items = content.items if on_error == "blank" else _without_blank_end(content.items)
     if limit is not None:
-        items = evenly_spaced(_usable(items, on_error, skipped, file), limit)
+        items = evenly_spaced(_usable(items, on_error, skipped, path), limit)
     with bar(None, unit=" lines", show=progress) as progress_bar:
         for item in items:
             row = _segmented(item, split, writer.width) if isinstance(item, RawPair) else item
             if not isinstance(row, Flaw | Omission):
                 writer.add(*row)
-                progress_bar.update()
-                continue
-            if isinstance(row, Flaw) and on_error == "raise":
-                raise row.error(file, 'read with on_error="skip"')
-            skipped.count(row, file)
-            # Omitted units of TMX files have no line of their own, unlike a header.
-            is_line = isinstance(row, Flaw) or row.reason == HEADER
-            if on_error == "blank" and is_line:
-                writer.add((), (), (), row.line, 0)
+            elif isinstance(row, Flaw) and on_error == "raise":
+                raise row.error(path, _REMEDY)
+            else:
+                skipped.count(row, path)
+                # Omitted units of TMX files have no line of their own, unlike a header.
+                if on_error == "blank" and (isinstance(row, Flaw) or row.reason == HEADER):
+                    writer.add((), (), (), row.line, 0)
             progress_bar.update()
     if not writer.n_rows and limit != 0:
-        raise _nothing_read(content, skipped, file)
+        raise _nothing_read(content, skipped, path)
     return ParallelCorpus(
-        writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=file
+        writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=path
     )
 
 
@@ -230,7 +231,7 @@ def _usable(
         if isinstance(item, Omission) or (isinstance(item, Flaw) and on_error == "skip"):
             skipped.count(item, path)
         elif isinstance(item, Flaw) and on_error == "raise":
-            raise item.error(path, 'read with on_error="skip"')
+            raise item.error(path, _REMEDY)
         else:
             yield item
 

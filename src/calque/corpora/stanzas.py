@@ -108,15 +108,19 @@ def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanz
         elif not rows and is_comment(line, numbered=numbered):
             comments.append(line)
         elif rows and _is_comment_inside(line, rows[0], numbered=numbered):
-            fact = (
-                f"the comment {line!r:.40} is inside a sentence, expected comments only before its "
-                "first row; move it, or is a blank line missing?"
-            )
-            flaw = flaw or Flaw(number, "comment inside a sentence", fact)
+            flaw = flaw or _flaw_of_comment(number, line)
         else:
             if not rows:
                 first = number
             rows.append(line)
+
+
+def _flaw_of_comment(number: int, line: str) -> Flaw:
+    fact = (
+        f"the comment {line!r:.40} is inside a sentence, expected comments only before its first "
+        "row; move it, or is a blank line missing?"
+    )
+    return Flaw(number, "comment inside a sentence", fact)
 
 
 def counted_rows(rows: list[list[str]], line: int) -> Words | Flaw:

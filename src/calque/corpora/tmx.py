@@ -14,7 +14,7 @@ from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLPullParser
 
 from calque.corpora.file_head import FileHead
-from calque.corpora.languages import best_match
+from calque.corpora.languages import best_match, best_matches
 from calque.corpora.lines import Omission, RawCorpus, RawPair
 from calque.corpora.xml_text import REASONS, read_xml
 from calque.errors import InputError
@@ -112,19 +112,21 @@ def _pairs(
     for line, unit in read_elements(path, "tmx", "tu", "a TMX document", repair=True):
         texts: dict[str, str] = {}  # first text in each language
         for variant in unit.iter("tuv"):
-            for segment in variant.iter("seg"):
-                lang = variant.get(_LANG) or variant.get("lang") or ""
+            lang = variant.get(_LANG) or variant.get("lang") or ""
+            segment = next(variant.iter("seg"), None)
+            if segment is not None:
                 texts.setdefault(lang, _text_of(segment))
         file_langs.update(lang for lang in texts if lang)
-        source, target = (best_match(lang, texts) for lang in langs)
-        if source is None or target is None or source == target:
+        tags = best_matches(langs, texts)
+        if tags is None:
             yield Omission(line, "language missing")
             continue
-        reason = _unusable(texts[source] + texts[target])
+        source, target = (texts[tag] for tag in tags)
+        reason = _unusable(source + target)
         if reason is not None:
             yield Omission(line, reason)
         else:
-            yield RawPair(line, _unescaped(texts[source]), _unescaped(texts[target]))
+            yield RawPair(line, _unescaped(source), _unescaped(target))
 
 
 def _advice_on_languages(file_langs: Collection[str], langs: tuple[str, str]) -> str:
