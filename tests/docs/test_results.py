@@ -59,9 +59,11 @@ def test_a_changed_number_in_a_document_is_detected(results, cells, tmp_path):
     assert f"+It finds 50.7<!--={key}-->%." in list(results.differences(cells, [page]))
 
 
-def test_an_unknown_cell_raises_an_error(results, cells):
+def test_an_unknown_cell_raises_an_error(results, cells, tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("50.7<!--=real/contrastive/unseen/mean-->")
     with pytest.raises(KeyError, match=r"real\.jsonl has no such cell"):
-        results.rewritten("50.7<!--=real/contrastive/unseen/mean-->", cells)
+        results.rewritten(page, cells)
 
 
 def test_a_mean_and_its_interval_are_those_of_the_report(cells):
