@@ -34,7 +34,7 @@ def gradients(model) -> dict[str, torch.Tensor]:
 def fast(tuner, encoder, corpora, pairs, chosen):
     """Compute the loss terms and gradients of one update with calque."""
     tuned = moved(encoder)  # changes the weights, otherwise the second term would be zero
-    freeze_below(tuned.model, tuner.freeze)
+    freeze_below(tuned, tuner.freeze)
     objective = tuner.objective(
         tuned, encoder, LinkedText(tuple(corpora), tuple(pairs)), Processes()
     )

@@ -11,11 +11,10 @@ from transformers import AutoTokenizer
 
 from calque.encoders import load_encoder
 from calque.encoders.batches import collate, token_batches
-from calque.encoders.layers import all_states
+from calque.encoders.layers import all_states, has_segments
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError
-from calque.tasks.classification import has_segments
 from calque.text import Sentences
 from calque.training.sources import vectors_of
 
@@ -34,7 +33,7 @@ def test_pairs_are_encoded_as_in_transformers(family, family_folders):
     model's output.
     """
     encoder = load_encoder(family_folders(family), precision="highest")
-    split = encoder.subwords.with_first(columns(), segments=has_segments(encoder.model))
+    split = encoder.split_sequences(columns())
     assert has_segments(encoder.model) == (family in ("bert", "electra"))
     found = vectors_of(encoder, split).data
     space = " " if encoder.subwords.needs_space else ""

@@ -193,7 +193,7 @@ class Distillation(TrainingSettings):
         if isinstance(student, SubwordVectors):
             source = _BagSource(tuned.model, lesson.table)
         else:
-            freeze_below(tuned.model, self.freeze)
+            freeze_below(tuned, self.freeze)
             source = TrainedSource(tuned, lesson.table, processes, budget=self.budget)
         ending = self._pooling(student, pooling, teacher).to(processes.device)
         return Distilling(tuned, ending, lesson, teacher, source, processes, self)

@@ -225,7 +225,7 @@ class Tuner(TrainingSettings, Method):
         """
         if self.lora is None:
             tuned = float32_copy(encoder, device, freeze=self.freeze)
-            freeze_below(tuned.model, self.freeze)
+            freeze_below(tuned, self.freeze)
             return tuned
         from calque.encoders.adapted import with_adapters
 

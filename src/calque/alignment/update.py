@@ -80,7 +80,7 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         self.module = encoder.model
         self.encoder, self.text, self.layers = encoder, text, tuple(layers)
         if reference is not None:
-            weights = next(reference.model.parameters())
+            weights = next(reference.parameters())
             if weights.dtype != torch.float32 or weights.device != processes.device:
                 reference = float32_copy(reference, processes.device)
             reference.model.eval()

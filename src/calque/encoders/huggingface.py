@@ -35,7 +35,7 @@ from calque.errors import CalqueError, CalqueWarning, InputError, SettingError, 
 from calque.nn.pooling import word_means
 from calque.offsets import offsets_of
 from calque.storage import json_text
-from calque.text import Sentence
+from calque.text import Sentence, Sentences
 from calque.vectors import map_arrays, write_arrays
 
 Pooling = Literal["last", "first", "mean"]
@@ -79,6 +79,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     Raises:
         SettingError: the model does not support a setting.
     """
+
+    has_special_tokens = True
 
     def __init__(
         self,
@@ -127,6 +129,37 @@ class HuggingFaceEncoder(TrainableEncoder):
     # ------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         return self.subwords.split(sentences)
+
+    def split_sequences(self, texts: Sequence[Sentences]) -> SplitSentences:
+        return self.subwords.with_first(texts, segments=passes.has_segments(self.model))
+
+    def single_subwords(self, words: Sequence[str]) -> np.ndarray:
+        """Return the id of each word that is a single subword, or −1; see `Subwords`."""
+        return self.subwords.single_subwords(words)
+
+    @property
+    def mask_id(self) -> int | None:
+        """Id of the mask token, or None if the tokenizer has none."""
+        return self.tokenizer.mask_token_id  # type: ignore[return-value]
+
+    @property
+    def lower(self) -> bool:
+        """Whether the tokenizer lower-cases words."""
+        return bool(getattr(self.tokenizer, "do_lower_case", False))
+
+    @property
+    def place(self) -> str:
+        """Folder or name on the hub that the model was loaded from; empty if it was built in
+        Python.
+        """
+        return str(getattr(self.model, "name_or_path", ""))
+
+    def last_hidden_states(self, batch: WordBatch) -> Tensor:
+        """Return the model's output for subwords, `[B, T, dim]`, after its final norm if it has
+        one.
+        """
+        output = self.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask)
+        return output.last_hidden_state
 
     def _probe(self) -> WordBatch:
         """Return a small batch with padding."""

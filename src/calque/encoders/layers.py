@@ -39,6 +39,12 @@ def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
     return next(lists, None)
 
 
+def has_segments(model: Any) -> bool:
+    """Return whether a model has more than one segment (token type) embedding."""
+    known = "token_type_ids" in inspect.signature(model.forward).parameters
+    return known and (getattr(model.config, "type_vocab_size", 0) or 0) > 1
+
+
 # -- forward pass of transformers
 # --------------------------------------------------------------------------------------
 def encoder_of(model: Any) -> Any:

@@ -310,6 +310,16 @@ class Subwords:
             word_lengths=np.ones_like(found.ids),
         )
 
+    def single_subwords(self, words: Sequence[str]) -> np.ndarray:
+        """Return the subword id of each word that is a single subword, int64 `[n]`, or −1 for other
+        words and special tokens.
+        """
+        split = self.split([[word] for word in words])
+        ids = split.ids[split.offsets[:-1] + split.word_starts]
+        special = np.array(sorted(self.tokenizer.all_special_ids))
+        is_single = (split.word_lengths == 1) & ~np.isin(ids, special)
+        return np.where(is_single, ids, -1).astype(np.int64)
+
     def _whole(self, encodings: Sequence[Any], lang: str) -> SplitSentences:
         """Convert the tokenizer's encodings of texts; the only "word" of each text is its first
         subword.

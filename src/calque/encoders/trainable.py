@@ -5,17 +5,20 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import takewhile
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from calque.encoders.base import Encoder
 from calque.encoders.batches import WordBatch
 from calque.encoders.extraction import extract
+from calque.encoders.layers import find_blocks
 from calque.encoders.numerics import arithmetic, check_finite
 from calque.encoders.split import SplitSentences
-from calque.text import Sentence
+from calque.errors import SettingError
+from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
 
@@ -30,6 +33,8 @@ class TrainableEncoder(Encoder):
             no limit.
         padding: maximum ratio of the lengths of the longest and the shortest sentence in a training
             batch.
+        has_special_tokens: whether `split` can put special tokens around a sentence, such as [CLS]
+            and [SEP].
     """
 
     layer: int = 0  # type: ignore[assignment]
@@ -37,6 +42,7 @@ class TrainableEncoder(Encoder):
     budget: int = 1024
     max_length: int | None = None
     padding: float = 2.0
+    has_special_tokens: bool = False
 
     @abstractmethod
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
@@ -53,6 +59,49 @@ class TrainableEncoder(Encoder):
             batch: one batch, or several batches whose words are concatenated.
         """
 
+    def split_sequences(self, texts: Sequence[Sentences]) -> SplitSentences:
+        """Split texts, or pairs of texts joined into one sequence; the only "word" of a sequence is
+        its first special token.
+
+        Args:
+            texts: one column of texts, or two columns for pairs.
+
+        Raises:
+            SettingError: the encoder puts no special token before a text.
+        """
+        raise SettingError(
+            f"head cls requires a special token before each text, but {self.name} has no such "
+            "token; use head mean or bilstm"
+        )
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Return an iterator over the weights of the model."""
+        return self.model.parameters()
+
+    def lowest_parameters(self, n_layers: int) -> list[nn.Parameter]:
+        """Return the weights of the embeddings and of the lowest `n_layers` layers.
+
+        Raises:
+            SettingError: the model does not have more than `n_layers` layers, or its list of layers
+                was not found.
+        """
+        config = getattr(self.model, "config", None)
+        depth = getattr(config, "num_hidden_layers", None)
+        blocks = find_blocks(self.model, depth)
+        if blocks is None:
+            raise SettingError(
+                f"{type(self.model).__name__} has no list of {depth} layers; leave out freeze"
+            )
+        layers = list(self.model.get_submodule(blocks))
+        if not 0 <= n_layers < len(layers):
+            raise SettingError(
+                "freeze must be at least 0 and below the encoder's number of layers, "
+                f"{len(layers)}, got {n_layers}"
+            )
+        upper = {id(weight) for layer in layers[n_layers:] for weight in layer.parameters()}
+        # Parameters are registered in this order: embeddings, layers, later modules.
+        return list(takewhile(lambda weight: id(weight) not in upper, self.parameters()))
+
     def merged(self) -> TrainableEncoder:
         """Return the encoder with its adapters merged into its weights, or the encoder itself if it
         has no adapters.
@@ -61,7 +110,7 @@ class TrainableEncoder(Encoder):
 
     @property
     def device(self) -> torch.device:
-        return next(self.model.parameters()).device
+        return next(self.parameters()).device
 
     def encode(
         self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False

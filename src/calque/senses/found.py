@@ -32,7 +32,7 @@ from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
 from calque.senses.clusters import FEWEST_WORDS, MIN_VECTORS, discriminant_axes, split_words
 from calque.senses.elmo import ElmoEncoder
-from calque.senses.masked import open_masked, single_subwords
+from calque.senses.masked import open_masked
 from calque.senses.sense_table import SenseTable, open_senses
 from calque.senses.text import FIRST_WORD, Vocabulary
 from calque.storage import write_lines
@@ -212,7 +212,7 @@ def _bert_senses(path: Path, tables: Sequence[SenseTable]) -> Inventory:
     words = [text.strip() for text in texts]
     # A subword is a whole word if the tokenizer maps its text back to only this subword.
     subwords = Subwords(tokenizer, max_length=8, vocabulary=n_subwords)
-    numbers = np.flatnonzero(single_subwords(subwords, words) == np.arange(n_subwords))
+    numbers = np.flatnonzero(subwords.single_subwords(words) == np.arange(n_subwords))
     whole_words = [words[k] for k in numbers.tolist()]
     lower = bool(getattr(tokenizer, "do_lower_case", False))
     return inventory_of(path.resolve().name, whole_words, numbers, table, lower=lower)
@@ -300,16 +300,16 @@ class MaskedContexts(Contexts):
 
     def __init__(self, encoder: HuggingFaceEncoder, read: Callable[[WordBatch], Tensor]):
         self.encoder, self._read = encoder, read
-        self.lower = bool(getattr(encoder.tokenizer, "do_lower_case", False))
+        self.lower = encoder.lower
 
     def predicted(self, words: Sequence[str]) -> np.ndarray:
-        return single_subwords(self.encoder.subwords, words) >= 0
+        return self.encoder.single_subwords(words) >= 0
 
     def covered(self, sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
         return self.encoder.split(sentences).covered
 
     def states(self, sentences: Sequence[Sentence | Sequence[str]], rows: np.ndarray) -> Tensor:
-        mask_id: Any = self.encoder.tokenizer.mask_token_id
+        mask_id: Any = self.encoder.mask_id
         copies, order = _masked(self.encoder.split(sentences), rows, mask_id)
         n_masked = np.diff(copies.word_offsets)  # number of masked words in each copy
         parts, places = [], []
@@ -333,26 +333,20 @@ def open_contexts(encoder: Encoder) -> Contexts:
     """
     if isinstance(encoder, ElmoEncoder):
         return ElmoContexts(encoder)
-    if not isinstance(encoder, HuggingFaceEncoder) or encoder.tokenizer.mask_token_id is None:
+    if not isinstance(encoder, HuggingFaceEncoder) or encoder.mask_id is None:
         raise SettingError(
             f"senses need an ELMo or a model with a mask token, but {encoder.name} predicts no "
             "words from context"
         )
     try:
-        masked, _ = open_masked(str(getattr(encoder.model, "name_or_path", "")))
+        masked, _ = open_masked(encoder.place)
     except InputError:  # aligned encoders and sentence encoders have no language-model head
+        return MaskedContexts(encoder, encoder.last_hidden_states)
+    model: Any = without_output(masked)
+    model.to(encoder.device)
 
-        def read(batch: WordBatch) -> Tensor:
-            output: Any = encoder.model(
-                input_ids=batch.input_ids, attention_mask=batch.attention_mask
-            )
-            return output.last_hidden_state
-    else:
-        model: Any = without_output(masked)
-        model.to(encoder.device)
-
-        def read(batch: WordBatch) -> Tensor:
-            return model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
+    def read(batch: WordBatch) -> Tensor:
+        return model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
 
     return MaskedContexts(encoder, read)
 

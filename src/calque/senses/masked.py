@@ -19,7 +19,6 @@ from calque.distributed import Processes
 from calque.encoders.checkpoint import save_model, weights_digest
 from calque.encoders.folder import BUNDLED, read_about, write_about
 from calque.encoders.huggingface import HuggingFaceEncoder
-from calque.encoders.subwords import Subwords
 from calque.errors import InputError, SettingError, check_number
 from calque.input_texts import Say
 from calque.senses.sense_table import SenseTable, Softmax
@@ -431,16 +430,6 @@ def untie(model: BertForMaskedLM, table: SenseTable) -> None:
     head.decoder.bias = nn.Parameter(table.bias[classes].clone())
 
 
-def single_subwords(subwords: Subwords, words: Sequence[str]) -> np.ndarray:
-    """Return the subword id of each word that is a single subword, int64 `[n]`, or −1 for other
-    words and special tokens.
-    """
-    split = subwords.split([[word] for word in words])
-    ids = split.ids[split.offsets[:-1] + split.word_starts]
-    special = np.array(sorted(subwords.tokenizer.all_special_ids))
-    return np.where((split.word_lengths == 1) & ~np.isin(ids, special), ids, -1).astype(np.int64)
-
-
 def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary]) -> dict[str, int]:
     """Return the ids of dictionary words that are single subwords, including their lower-cased and
     capitalised variants.
@@ -451,7 +440,7 @@ def whole_words(encoder: HuggingFaceEncoder, dictionaries: Sequence[Dictionary])
     words = sorted(distinct)
     words += [word.lower() for word in words] + [word.capitalize() for word in words]
     words = list(dict.fromkeys(words))
-    ids = single_subwords(encoder.subwords, words).tolist()
+    ids = encoder.single_subwords(words).tolist()
     return {word: k for word, k in zip(words, ids, strict=True) if k >= 0}
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from calque.encoders.batches import WordBatch
     from calque.encoders.subwords import Subwords
+    from calque.encoders.trainable import TrainableEncoder
 
 _LOGITS = 100_000_000  # maximum number of logits in memory at a time
 
@@ -38,7 +39,7 @@ _LOGITS = 100_000_000  # maximum number of logits in memory at a time
 @torch.inference_mode()
 def masked_perplexity(
     model: PreTrainedModel,
-    subwords: Subwords,
+    splitter: TrainableEncoder | Subwords,
     sentences: Sentences,
     *,
     mask_id: int,
@@ -57,6 +58,7 @@ def masked_perplexity(
 
     Args:
         model: model with a language-model head (`AutoModelForMaskedLM`).
+        splitter: encoder of this model, or its subword splitter.
         share: fraction of words to mask in each sentence; at least one word is masked.
         senses: softmax over senses, which replaces the output layer of the head.
         data, name: names of the text and of the model, which are saved with the score.
@@ -70,7 +72,7 @@ def masked_perplexity(
     """
     if not 0 < share <= 1:
         raise SettingError(f"share must be above 0 and at most 1, got {share}")
-    split = subwords.split(sentences)
+    split = splitter.split(sentences)
     chosen = choose_words(np.diff(split.word_offsets), share, seed)
     readable = split.word_lengths[chosen] > 0
     left_out, chosen = int((~readable).sum()), chosen[readable]
@@ -249,7 +251,7 @@ def perplexity(
     return [
         masked_perplexity(
             model,
-            loaded.subwords,
+            loaded,
             text,
             share=share,
             mask_id=tokenizer.mask_token_id,

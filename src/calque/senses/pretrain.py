@@ -160,10 +160,10 @@ def _perplexity(trained: Pretrained, text: Sentences, name: str) -> list[Score]:
     if isinstance(trained, PretrainedElmo):
         return word_perplexity(trained.model, text, data=data, name=name)
     assert isinstance(trained, PretrainedBert)
-    mask_id: Any = trained.encoder.tokenizer.mask_token_id
+    mask_id: Any = trained.encoder.mask_id
     score = masked_perplexity(
         trained.model,
-        trained.encoder.subwords,
+        trained.encoder,
         text,
         mask_id=mask_id,
         senses=trained.softmax,

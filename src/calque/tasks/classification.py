@@ -4,7 +4,6 @@ inference).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -164,7 +163,7 @@ class Classification(ZeroShot[LabelledText]):
         return frozen if self.columns == 1 else PairSource(frozen)
 
     def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
-        return encoder.subwords.with_first(data.texts, segments=has_segments(encoder.model))
+        return encoder.split_sequences(data.texts)
 
     def answers(self, each: Dataset[LabelledText]) -> Answers:
         lengths = np.ones(len(each.data), dtype=np.int64)
@@ -294,9 +293,3 @@ class FirstHead(nn.Module):
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
         return self.out(rows)
-
-
-def has_segments(model: Any) -> bool:
-    """Return whether a model has more than one segment (token type) embedding."""
-    known = "token_type_ids" in inspect.signature(model.forward).parameters
-    return known and (getattr(model.config, "type_vocab_size", 0) or 0) > 1

@@ -455,14 +455,14 @@ def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
     Raises:
         SettingError: the encoder has no boundary tokens.
     """
-    from calque.encoders.huggingface import HuggingFaceEncoder
+    from calque.encoders.trainable import TrainableEncoder
     from calque.training.sources import vectors_of
 
-    if not isinstance(encoder, HuggingFaceEncoder):
+    if not isinstance(encoder, TrainableEncoder) or not encoder.has_special_tokens:
         raise SettingError(
             f"special=True requires an encoder with special tokens, got {encoder.name}"
         )
-    split = encoder.subwords.split(sentences).with_special()
+    split = encoder.split(sentences).with_special()
     vectors = vectors_of(encoder, split, budget=encoder.budget)
     return Embeddings(vectors.data, split.word_offsets, split.covered)
 

@@ -9,8 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from itertools import takewhile
-from typing import cast
 
 import numpy as np
 import torch
@@ -18,11 +16,9 @@ from torch import Tensor, nn
 
 from calque.distributed import Processes
 from calque.encoders.batches import WordBatch, collate, token_batches
-from calque.encoders.layers import find_blocks
 from calque.encoders.numerics import arithmetic
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
-from calque.errors import SettingError
 from calque.offsets import ranges
 from calque.vectors import Embeddings
 
@@ -246,54 +242,27 @@ def float32_copy(
 ) -> TrainableEncoder:
     """Return a copy of the encoder in float32 with merged adapters.
 
-    Weights that are frozen by `freeze` (see `below`) are shared with `encoder` if they are already
-    float32 and on the device.
+    The weights of the embeddings and of the lowest `freeze` layers are shared with `encoder` if
+    they are already float32 and on the device.
     """
     encoder = encoder.merged() if isinstance(encoder, TrainableEncoder) else encoder
     copied = copy.copy(encoder)
     # `deepcopy` looks weights up in this table by their id before it copies them.
-    shared = {
-        id(weight): nn.Parameter(weight.detach(), requires_grad=False)
-        for weight in below(encoder.model, freeze)
-    }
+    frozen = [] if freeze is None else encoder.lowest_parameters(freeze)
+    shared = {id(weight): nn.Parameter(weight.detach(), requires_grad=False) for weight in frozen}
     copied.model = copy.deepcopy(encoder.model, shared).to(device=device).float()
     return copied
 
 
-def freeze_below(model: nn.Module, layers: int | None) -> None:
-    """Freeze the embeddings and the lowest `layers` layers (see `below`), and unfreeze all other
-    weights.
+def freeze_below(encoder: TrainableEncoder, layers: int | None) -> None:
+    """Freeze the embeddings and the lowest `layers` layers of an encoder, and unfreeze all other
+    weights; None freezes nothing.
     """
-    model.requires_grad_(True)
-    for weight in below(model, layers):
-        weight.requires_grad_(False)
-
-
-def below(model: nn.Module, layers: int | None) -> list[nn.Parameter]:
-    """Return the weights of the embeddings and of the lowest `layers` layers, or an empty list if
-    `layers` is None.
-
-    Raises:
-        SettingError: the model does not have more than `layers` layers, or its list of layers was
-            not found.
-    """
-    if layers is None:
-        return []
-    depth = getattr(model.config, "num_hidden_layers", None)
-    blocks = find_blocks(model, depth)
-    if blocks is None:
-        raise SettingError(
-            f"{type(model).__name__} has no list of {depth} layers; leave out freeze"
-        )
-    stack = cast(nn.ModuleList, model.get_submodule(blocks))
-    if not 0 <= layers < len(stack):
-        raise SettingError(
-            f"freeze must be at least 0 and below the encoder's number of layers, {len(stack)}, "
-            f"got {layers}"
-        )
-    trained = {id(weight) for weight in stack[layers:].parameters()}
-    # Parameters are registered in this order: embeddings, layers, later modules.
-    return list(takewhile(lambda weight: id(weight) not in trained, model.parameters()))
+    for weight in encoder.parameters():
+        weight.requires_grad_(True)
+    if layers is not None:
+        for weight in encoder.lowest_parameters(layers):
+            weight.requires_grad_(False)
 
 
 @torch.no_grad()
