@@ -464,9 +464,9 @@ def _gemma(*names: str) -> dict[str, str]:
 BLOCKS: Mapping[str, Block] = {
     # README.md, docs/index.md
     "plot": text(
-        "![Gemma 3 270M in four languages: word retrieval finds <real/base/unseen/mean:.0f>% of the "
-        "word pairs that the training text does not link before alignment, and "
-        "<real/contrastive 2k/unseen/mean:.0f>% after training on 286 sentence pairs per language]"
+        "![Gemma 3 270M in four languages: before alignment, word retrieval finds "
+        "<real/base/unseen/mean:.0f>% of the word pairs that the training text does not link; after "
+        "training on 286 sentence pairs per language, <real/contrastive 2k/unseen/mean:.0f>%]"
         "(docs/images/gemma.svg)"
     ),
     "gemma, short": Grid(
@@ -661,6 +661,13 @@ BLOCKS: Mapping[str, Block] = {
             "<layers/{column}/{row}/type-level:.1f>"
         ),
         best="column",
+    ),
+    # docs/guides/numbers.md
+    "power": Grid(
+        corner="difference in points",
+        columns={"2": "2", "5": "5", "10": "10", "15": "15"},
+        rows={"3 runs": "3 runs", "5 runs": "5 runs", "10 runs": "10 runs"},
+        cell="<measured/power/{row}/{column}>%",
     ),
     # docs/methods/senses.md
     "senses": Grid(
