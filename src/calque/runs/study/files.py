@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from calque.input_texts import Words
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.runs.steps import files_at
-from calque.runs.study.recipe import PARTS, EncoderTable, Study, TaskTable, given, listed
+from calque.runs.study.recipe import Study, TaskTable, given, listed
 from calque.tasks.inputs import Inputs
 from calque.tasks.table import TASKS
 from calque.text_files import check_content, readable_lines
@@ -44,6 +44,12 @@ class Check:
     paths: Sequence[str]
     read: Callable[[], object]
 
+    def run(self) -> None:
+        """Raise a `CalqueError` if a file does not exist or cannot be read."""
+        for file in self.paths:
+            files_at(file)
+        self.read()
+
 
 def check_files(study: Study, path: str | Path) -> None:
     """Check that all files named in a study exist, can be read and are of the right kind.
@@ -55,26 +61,25 @@ def check_files(study: Study, path: str | Path) -> None:
         InputError: a file is missing or of the wrong kind. The message gives the first problem and
             the settings of the others.
     """
-    problems: dict[str, str] = {}
+    checks = [*_encoders(study), *_supervision(study), *_translations(study), *_tasks(study)]
+    problems: dict[str, str] = {}  # messages, each with the first setting that causes it
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CalqueWarning)  # the steps repeat these warnings
-        for check in [
-            *_encoders(study),
-            *_supervision(study),
-            *_translations(study),
-            *_tasks(study),
-        ]:
+        for check in checks:
             try:
-                for file in check.paths:
-                    files_at(file)
-                check.read()
+                check.run()
             except CalqueError as error:
                 problems.setdefault(str(error), check.where)
-    if problems:
-        (first, where), *others = problems.items()
-        more = [place for _, place in others[:_SHOWN]] + (["…"] if len(others) > _SHOWN else [])
-        also = f" (and {len(others)} more: {', '.join(more)})" if others else ""
-        raise InputError(f"{where}: {first}{also}", path=path)
+    if not problems:
+        return
+    (first, where), *others = problems.items()
+    also = ""
+    if others:
+        settings = [setting for _, setting in others[:_SHOWN]]
+        if len(others) > _SHOWN:
+            settings.append("…")
+        also = f" (and {len(others)} more: {', '.join(settings)})"
+    raise InputError(f"{where}: {first}{also}", path=path)
 
 
 # -- encoders
@@ -85,18 +90,16 @@ def _encoders(study: Study) -> Iterator[Check]:
     for name, table in study.encoders.items():
         where = f"encoders.{name}"
         if table.pretrain is not None:
-            yield from _pretraining(study, f"{where}.pretrain", table)
+            yield from _pretraining(study, f"{where}.pretrain", table.pretrain)
         else:
             yield Check(where, [], partial(check_encoder, table.path, folder=study.path("")))
 
 
-def _pretraining(study: Study, where: str, table: EncoderTable) -> Iterator[Check]:
-    texts, dictionaries = (
-        dict((table.pretrain or {}).get(kind, {})) for kind in ("texts", "dictionaries")
-    )
+def _pretraining(study: Study, where: str, pretrain: Mapping[str, Any]) -> Iterator[Check]:
+    texts = pretrain.get("texts", {})
     for lang, file in texts.items():
         yield _plain(study, f"{where}.texts.{lang}", lang, file)
-    for name, file in dictionaries.items():
+    for name, file in pretrain.get("dictionaries", {}).items():
         langs = pair_of(name, list(texts))
         if langs is not None:
             yield _dictionary(study, f"{where}.dictionaries.{name}", langs, file)
@@ -117,8 +120,8 @@ def _supervision(study: Study) -> Iterator[Check]:
 def _translations(study: Study) -> Iterator[Check]:
     for name, method in study.methods.items():
         for view, load in method.views.items():
-            for lang, two in load.get("translations", {}).items():
-                paths = [study.path(file) for file in two]
+            for lang, files in load.get("translations", {}).items():
+                paths = [study.path(file) for file in files]
                 where = f"methods.{name}.views.{view}.translations.{lang}"
                 yield Check(where, paths, partial(_first_blocks, paths))
 
@@ -127,40 +130,45 @@ def _translations(study: Study) -> Iterator[Check]:
 # --------------------------------------------------------------------------------------------------
 def _tasks(study: Study) -> Iterator[Check]:
     for name, table in study.tasks.items():
-        where, row = f"tasks.{name}", TASKS[table.task]
-        if row.languages == "pairs":
+        where = f"tasks.{name}"
+        if TASKS[table.task].languages == "pairs":
             yield from _of_pairs(study, where, table)
-            continue
-        further = listed(table.options.get("first_senses")) if "first_senses" in row.files else []
-        paths = {
-            part: [study.named(file)[1] for file in listed(table.files.get(part))] for part in PARTS
-        }
-        paths["first_senses"] = [study.path(file) for file in further]
-        for part, files in paths.items():
-            for file in files:
-                yield Check(f"{where}.{part}", [file], partial(_first_blocks, [file]))
-        existing = all(os.path.exists(file) for files in paths.values() for file in files)
-        if existing and not is_path(
-            table.task
-        ):  # reading the files of another package's task could take long
-            yield Check(where, [], partial(_build_task, study, table))
+        else:
+            yield from _of_texts(study, where, table)
+
+
+def _of_texts(study: Study, where: str, table: TaskTable) -> Iterator[Check]:
+    paths = {part: [file for _, file in texts] for part, texts in study.texts_of(table).items()}
+    if "first_senses" in TASKS[table.task].files:
+        first_senses = listed(table.options.get("first_senses"))
+        paths["first_senses"] = [study.path(file) for file in first_senses]
+    for part, files in paths.items():
+        for file in files:
+            yield Check(f"{where}.{part}", [file], partial(_first_blocks, [file]))
+    existing = all(os.path.exists(file) for files in paths.values() for file in files)
+    # Reading the files of another package's task could take long.
+    if existing and not is_path(table.task):
+        yield Check(where, [], partial(_build_task, study, table))
 
 
 def _of_pairs(study: Study, where: str, table: TaskTable) -> Iterator[Check]:
-    row = TASKS[table.task]
     for part, by_lang in table.files.items():
         for lang, file in by_lang.items():
-            place, path, langs = f"{where}.{part}.{lang}", study.path(file), (study.source, lang)
-            if is_path(table.task):
-                yield Check(place, [path], partial(_first_blocks, [path]))
-            elif part == "links":
-                yield Check(place, [path], partial(_read_links, path))
-            elif row.reads == "dictionary":
-                yield _dictionary(study, place, langs, file, table.options.get("on_error", "raise"))
-            else:
-                yield _parallel(study, place, langs, file)
+            yield _of_pair(study, f"{where}.{part}.{lang}", table, part, lang, file)
     for lang, file in table.texts.items():
         yield _plain(study, f"{where}.texts.{lang}", lang, file)
+
+
+def _of_pair(study: Study, where: str, table: TaskTable, part: str, lang: str, file: str) -> Check:
+    path, langs = study.path(file), (study.source, lang)
+    if is_path(table.task):
+        return Check(where, [path], partial(_first_blocks, [path]))
+    if part == "links":
+        return Check(where, [path], partial(_read_links, path))
+    if TASKS[table.task].reads == "dictionary":
+        on_error = table.options.get("on_error", "raise")
+        return _dictionary(study, where, langs, file, on_error)
+    return _parallel(study, where, langs, file)
 
 
 def _build_task(study: Study, table: TaskTable) -> None:
@@ -168,23 +176,18 @@ def _build_task(study: Study, table: TaskTable) -> None:
     from calque.tasks.zeroshot import ZeroShot
 
     row, options = TASKS[table.task], dict(table.options)
-    named = {
-        part: [study.named(file) for file in listed(table.files.get(part))]
-        for part in PARTS
-        if part in row.files
-    }
     files: dict[str, Any] = {
-        part: [f"{lang or row.lang}={file}" for lang, file in each] for part, each in named.items()
+        part: [f"{lang}={file}" for lang, file in texts]
+        for part, texts in study.texts_of(table).items()
     }
-    if "first_senses" in row.files:
-        first = options.pop("first_senses", None)
-        files["first_senses"] = None if first is None else study.path(first)
+    if "first_senses" in row.files and "first_senses" in options:
+        files["first_senses"] = study.path(options.pop("first_senses"))
     words = Words(**{"pretokenized": row.pretokenized, **given(table, "limit", "pretokenized")})
     inputs = Inputs(table.task, **files, words=words, **given(table, "test_limit"))
     for task in TASKS.load(table.task).from_files(inputs, **options):
         if isinstance(task, ZeroShot):
-            for each in (*task.train, *task.tests, *task.dev):
-                task.answers(each)
+            for texts in (*task.train, *task.tests, *task.dev):
+                task.answers(texts)
 
 
 # -- kinds of files
@@ -224,6 +227,7 @@ def _read_links(path: str) -> None:
 
 
 def _first_blocks(paths: Sequence[str]) -> None:
+    """Check that the beginning of each file is readable text."""
     for path in paths:
         for file in files_at(path):
             check_content(file)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from calque.alignment import METHODS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.recipe import (
     BASE,
-    PARTS,
     EncoderTable,
     MethodTable,
     Study,
@@ -62,15 +60,14 @@ def label_of(about: Mapping[str, Any], langs: Sequence[str] | None = None) -> st
     """Return a label for an encoder, built from the names in the study and the languages of the
     encoder.
     """
-    layer, seed = about["layer"], about["training_seed"]
-    parts = [
-        about["encoder"],
-        "" if layer is None else f"layer {layer}",
-        about["method"],
-        about["supervision"],
-    ]
-    parts += ["" if seed is None else f"seed {seed}", " and ".join(langs or ())]
-    return ", ".join(filter(None, parts))
+    parts = [about["encoder"]]
+    if about["layer"] is not None:
+        parts.append(f"layer {about['layer']}")
+    parts += [about["method"], about["supervision"]]
+    if about["training_seed"] is not None:
+        parts.append(f"seed {about['training_seed']}")
+    parts.append(" and ".join(langs or ()))
+    return ", ".join(part for part in parts if part)
 
 
 def about_of(
@@ -109,22 +106,23 @@ class Grid:
     def __init__(self, plan: Study, steps: Steps):
         self.plan, self._steps = plan, steps
         self.phases: dict[str, list[Step]] = {title: [] for title in _PHASES}
-        self._phase_of = {
-            kind: self.phases[title] for title, kinds in _PHASES.items() for kind in kinds.split()
-        }
+        self._phase_of: dict[str, list[Step]] = {}
+        for title, kinds_of_steps in _PHASES.items():
+            for kind in kinds_of_steps.split():
+                self._phase_of[kind] = self.phases[title]
         self.rows: list[Row] = []
         self.scores: list[tuple[dict[str, Any], Step]] = []
         for name, encoder in plan.encoders.items():
             for base in self._bases(name, encoder):
-                self._measure(name, encoder, base)
-        self.scores += [
-            ({**row.about, "task": name}, step)
-            for row in self.rows
-            for name, task in plan.tasks.items()
-            if is_for(task.encoders, row.about["encoder"])
-            and is_for(task.methods, row.about["method"])
-            for step in self._scoring(row, name, task)
-        ]
+                self._add_rows(name, encoder, base)
+        for row in self.rows:
+            for name, task in plan.tasks.items():
+                if not is_for(task.encoders, row.about["encoder"]):
+                    continue
+                if not is_for(task.methods, row.about["method"]):
+                    continue
+                about = {**row.about, "task": name}
+                self.scores += [(about, step) for step in self._scoring(row, name, task)]
 
     # -- encoders
     # ----------------------------------------------------------------------------------------------
@@ -135,103 +133,123 @@ class Grid:
         if table.pretrain is None:
             yield Base(table.path)
             return
-        parts, first = trainings(table.pretrain, self.plan.source), table.pretrain.get("seed", 0)
+        parts, first_seed = (
+            trainings(table.pretrain, self.plan.source),
+            table.pretrain.get("seed", 0),
+        )
         for number in range(table.runs):
-            run = (None, None) if table.runs == 1 else (number, first + number)
-            made = [
-                self._trained(name, table.pretrain, part, first + number, run[1]) for part in parts
-            ]
+            seed = first_seed + number
+            # A single run has no number or seed in the tables.
+            run = (None, None) if table.runs == 1 else (number, seed)
+            trained = [self._trained(name, table.pretrain, part, seed, run[1]) for part in parts]
             if table.pretrain.get("apart"):
                 settings = {"name": name, "langs": list(table.pretrain["texts"])}
-                joined = self._step(
-                    "join", settings, after={"encoder": self._places(made)}, label=name
-                )
-                yield Base(joined, None, *run)
+                after = {"encoder": self._places(trained)}
+                yield Base(self._step("join", settings, after=after, label=name), None, *run)
                 continue
-            for part, step in zip(parts, made, strict=True):
-                yield Base(step, None if part.other is None else (part.other,), *run)
+            for part, step in zip(parts, trained, strict=True):
+                langs = None if part.other is None else (part.other,)
+                yield Base(step, langs, *run)
 
     def _trained(
         self, name: str, table: Mapping[str, Any], part: Training, seed: int, run: int | None
     ) -> Step:
-        own = ("texts", "apart", "pairs", "dictionaries")
-        settings = {**{key: value for key, value in table.items() if key not in own}, "seed": seed}
+        """Return the step that pretrains an encoder with one seed, and record its scores.
+
+        Args:
+            run: seed in the result tables; None if there is only one run.
+        """
+        # Texts and dictionaries are files of the step, so its key depends on their contents.
+        without = ("texts", "apart", "pairs", "dictionaries")
+        settings = {key: value for key, value in table.items() if key not in without}
+        settings["seed"] = seed
         files = {"text": [self.plan.path(file) for file in part.texts.values()]}
         if part.dictionaries:
             settings["dictionaries"] = list(part.dictionaries)
             files["dictionary"] = [self.plan.path(file) for file in part.dictionaries.values()]
-        label = f"{name}, {' and '.join(part.texts)}" + ("" if run is None else f", seed {run}")
-        step = self._step("pretrain", {**settings, "langs": list(part.texts)}, files, label=label)
-        self.scores.append(
-            ({**about_of(name, None, BASE, "", run), "task": "language-model"}, step)
-        )
+        settings["langs"] = list(part.texts)
+        label = f"{name}, {' and '.join(part.texts)}"
+        if run is not None:
+            label += f", seed {run}"
+        step = self._step("pretrain", settings, files, label=label)
+        about = {**about_of(name, None, BASE, "", run), "task": "language-model"}
+        self.scores.append((about, step))
         return step
 
-    def _measure(self, name: str, table: EncoderTable, base: Base) -> None:
+    def _add_rows(self, name: str, table: EncoderTable, base: Base) -> None:
         """Add the rows for an encoder before and after each method."""
-        plan, layers, own = (
-            self.plan,
-            list(table.layers or [None]),
-            given(table, "pooling", "bidirectional"),
-        )
-        loads = {layer: own if layer is None else {**own, "layer": layer} for layer in layers}
-
-        def about(
-            method: str, supervision: str, layer: int | None, seed: int | None
-        ) -> dict[str, Any]:
-            return about_of(
-                name, layer, method, supervision, seed if base.seed is None else base.seed
-            )
-
-        for layer, load in loads.items() if BASE in plan.methods else ():
-            self.rows.append(Row(about(BASE, "", layer, None), base.encoder, load, base.langs))
-        for (learns_from, texts), (method, how) in product(
-            plan.supervision.items(), plan.methods.items()
-        ):
-            langs = [
-                lang
-                for lang in texts.languages(plan.source)
-                if base.langs is None or lang in base.langs
-            ]
-            if (
-                method == BASE
-                or not langs
-                or learns_from not in how.supervision
-                or not is_for(how.encoders, name)
-            ):
+        plan = self.plan
+        load = given(table, "pooling", "bidirectional")
+        if BASE in plan.methods:
+            for layer in dict.fromkeys(table.layers or [None]):
+                layer_load = load if layer is None else {**load, "layer": layer}
+                about = about_of(name, layer, BASE, "", base.seed)
+                self.rows.append(Row(about, base.encoder, layer_load, base.langs))
+        for supervision_name, supervision in plan.supervision.items():
+            langs = supervision.languages(plan.source)
+            if base.langs is not None:
+                langs = [lang for lang in langs if lang in base.langs]
+            if not langs:
                 continue
-            # Methods that train the encoder run once for each layer. Maps are fitted for all layers
-            # at once.
-            trains = METHODS[how.method].trains
-            at_once = not trains and layers != [None] and "layers" not in how.options
-            for seed, (layer, load) in product(
-                how.seeds(plan.runs, base.number), (loads if trains else {None: own}).items()
-            ):
-                options = {**({"layers": layers} if at_once else {}), **how.options}
-                options |= {} if seed is None else {"seed": seed}
-                label = about(method, learns_from if len(plan.supervision) > 1 else "", layer, seed)
-                label = label_of(label, None if base.langs is None else langs)
-                step = self._aligned(base.encoder, how, options, texts, langs, load, label)
-                if (
-                    step.kind == "align" and not at_once
-                ):  # add the held-out scores of the method itself
-                    self.scores.append((about(method, learns_from, layer, seed), step))
-                for read, (row, view) in product(
-                    layers if at_once else (layer,), how.rows(method).items()
-                ):
-                    load = {"layer": read} if at_once else view
-                    self.rows.append(
-                        Row(about(row, learns_from, read, seed), step, load, base.langs)
+            for method_name, method in plan.methods.items():
+                usable = supervision_name in method.supervision and is_for(method.encoders, name)
+                if method_name != BASE and usable:
+                    self._add_aligned_rows(
+                        name, table, base, method_name, method, supervision_name, langs
                     )
+
+    def _add_aligned_rows(
+        self,
+        name: str,
+        table: EncoderTable,
+        base: Base,
+        method_name: str,
+        method: MethodTable,
+        supervision_name: str,
+        langs: Sequence[str],
+    ) -> None:
+        """Add the rows for an encoder after one method, for each seed and layer."""
+        plan = self.plan
+        layers: list[int | None] = list(table.layers) or [None]
+        encoder_load = given(table, "pooling", "bidirectional")
+        # Methods that train the encoder run once for each layer. Maps are fitted for all layers
+        # at once.
+        trains = METHODS[method.method].trains
+        at_once = not trains and bool(table.layers) and "layers" not in method.options
+        for seed in method.seeds(plan.runs, base.number):
+            # The seed of a pretrained encoder is also the seed of its rows.
+            row_seed = seed if base.seed is None else base.seed
+            for layer in dict.fromkeys(layers) if trains else [None]:
+                load = encoder_load if layer is None else {**encoder_load, "layer": layer}
+                options = {"layers": layers, **method.options} if at_once else {**method.options}
+                if seed is not None:
+                    options["seed"] = seed
+                # With one supervision table, its name would say nothing in a label.
+                shown = supervision_name if len(plan.supervision) > 1 else ""
+                label = label_of(
+                    about_of(name, layer, method_name, shown, row_seed),
+                    None if base.langs is None else langs,
+                )
+                supervision = plan.supervision[supervision_name]
+                step = self._aligned(base.encoder, method, options, supervision, langs, load, label)
+                if step.kind == "align" and not at_once:
+                    # the held-out scores that the method computes itself
+                    about = about_of(name, layer, method_name, supervision_name, row_seed)
+                    self.scores.append((about, step))
+                for read_layer in layers if at_once else [layer]:
+                    for row_name, view in method.rows(method_name).items():
+                        about = about_of(name, read_layer, row_name, supervision_name, row_seed)
+                        row_load = {"layer": read_layer} if at_once else view
+                        self.rows.append(Row(about, step, row_load, base.langs))
 
     # -- alignment
     # ----------------------------------------------------------------------------------------------
     def _aligned(
         self,
         base: Step | str,
-        how: MethodTable,
+        table: MethodTable,
         options: Mapping[str, Any],
-        texts: SupervisionTable,
+        supervision: SupervisionTable,
         langs: Sequence[str],
         load: Mapping[str, Any],
         label: str,
@@ -239,62 +257,76 @@ class Grid:
         """Return the step that runs a method on parallel text, on text in each language, or on
         type-level anchors.
         """
-        plan, method = self.plan, METHODS[how.method]
-        pairs, words = (
-            [(plan.source, lang) for lang in langs],
-            given(texts, "limit", "pretokenized"),
-        )
-        about: dict[str, Any] = {
-            "load": {**load, **given(how, "bidirectional")},
+        plan, method = self.plan, METHODS[table.method]
+        pairs = [(plan.source, lang) for lang in langs]
+        words = given(supervision, "limit", "pretokenized")
+        settings: dict[str, Any] = {
+            "load": {**load, **given(table, "bidirectional")},
             "towards": plan.towards,
-            "method": how.method,
+            "method": table.method,
             "options": options,
         }
-        read = {
+        if supervision.kind == "parallel":
+            files = [plan.path(supervision.options[lang]) for lang in langs]
+            words = {"symmetrize": method.symmetrize, **plan.words, **words}
+            settings |= {"langs": pairs, "words": words}
+            links: list[Step] = []
+            if method.needs_links:
+                links = self._links(pairs, files, words)
+            after = {"links": self._places(links)}
+            return self._reading(base, "align", settings, {"text": files}, after, label=label)
+        texts = {
             lang: plan.path(file)
-            for lang, file in texts.texts.items()
+            for lang, file in supervision.texts.items()
             if lang in (plan.source, *langs)
         }
-        if texts.kind != "parallel" and not method.needs_links:
-            files = {"text": [f"{lang}={file}" for lang, file in read.items()]}
-            return self._reading(base, "plain", {**about, "words": words}, files, label=label)
-        about["langs"] = pairs
-        if texts.kind == "parallel":
-            files = {"text": [plan.path(texts.options[lang]) for lang in langs]}
-            words = {"symmetrize": method.symmetrize, **plan.words, **words}
-            links = [
-                self._step(
-                    "links",
-                    {"langs": pair, "words": words},
-                    {"text": [file]},
-                    label=f"word links, {'-'.join(pair)}",
-                )
-                for pair, file in zip(pairs, files["text"], strict=True)
-                if method.needs_links
-            ]
-            about["words"], after = words, {"links": self._places(links)}
-            return self._reading(base, "align", about, files, after, label=label)
-        shared = {"load": load, **words, **given(texts, *OF_ANCHORS)}
+        if not method.needs_links:
+            texts_by_lang = [f"{lang}={file}" for lang, file in texts.items()]
+            settings["words"] = words
+            return self._reading(base, "plain", settings, {"text": texts_by_lang}, label=label)
+        settings |= {"langs": pairs, "words": words}
+        averaging = {"load": load, **words, **given(supervision, *OF_ANCHORS)}
         if "layers" in options:
-            shared["layers"] = ",".join(map(str, options["layers"]))
-        anchors, entries = [], []
-        for lang, file in read.items():
-            settings = {**shared, "lang": lang}
-            step = self._reading(
-                base, "anchors", settings, {"text": [file]}, label=f"anchors of words, {lang}"
-            )
-            anchors += [f"{lang}={place}" for place in self._places([step])]
-        for pair in pairs if texts.kind == "dictionary" else ():
-            settings, files = (
-                {"langs": pair, "entries": texts.entries},
-                [plan.path(texts.options[pair[1]])],
-            )
-            label_of_pair = f"dictionary entries, {'-'.join(pair)}"
-            entries.append(
-                self._step("entries", settings, {"dictionary": files}, label=label_of_pair)
-            )
+            averaging["layers"] = ",".join(map(str, options["layers"]))
+        anchors = self._anchors(base, texts, averaging)
+        entries: list[Step] = []
+        if supervision.kind == "dictionary":
+            entries = self._entries(pairs, supervision)
         after = {"anchors": anchors, "dictionary": self._places(entries)}
-        return self._reading(base, "fit", {**about, "words": words}, {}, after, label=label)
+        return self._reading(base, "fit", settings, {}, after, label=label)
+
+    def _links(
+        self, pairs: Sequence[tuple[str, str]], files: Sequence[str], words: Mapping[str, Any]
+    ) -> list[Step]:
+        """Return the steps that link the words of each parallel text."""
+        steps = []
+        for pair, file in zip(pairs, files, strict=True):
+            settings, label = {"langs": pair, "words": words}, f"word links, {'-'.join(pair)}"
+            steps.append(self._step("links", settings, {"text": [file]}, label=label))
+        return steps
+
+    def _anchors(
+        self, base: Step | str, texts: Mapping[str, str], averaging: Mapping[str, Any]
+    ) -> list[str]:
+        """Return `LANG=FOLDER` of the anchors in each language; their steps are added."""
+        places = []
+        for lang, file in texts.items():
+            settings, label = {**averaging, "lang": lang}, f"anchors of words, {lang}"
+            step = self._reading(base, "anchors", settings, {"text": [file]}, label=label)
+            places.append(f"{lang}={self._steps.place(step)}")
+        return places
+
+    def _entries(
+        self, pairs: Sequence[tuple[str, str]], supervision: SupervisionTable
+    ) -> list[Step]:
+        """Return the steps that select the dictionary entries of each language pair."""
+        steps = []
+        for source, target in pairs:
+            settings = {"langs": (source, target), "entries": supervision.entries}
+            files = {"dictionary": [self.plan.path(supervision.options[target])]}
+            label = f"dictionary entries, {source}-{target}"
+            steps.append(self._step("entries", settings, files, label=label))
+        return steps
 
     # -- tasks
     # ----------------------------------------------------------------------------------------------
@@ -302,70 +334,81 @@ class Grid:
         """Return the steps that score one encoder on a task: a single step, or one step for each
         language.
         """
-        plan, task, options = self.plan, TASKS[table.task], dict(table.options)
-        load = {key: value for key, value in row.load.items() if key != "translations"}
-        words = {"pretokenized": task.pretokenized, **given(table, "limit", "pretokenized")}
-        about = {"load": load, "task": table.task, "options": options, **given(table, "test_limit")}
-        label = label_of(row.about, row.langs)
-        if task.languages == "pairs":
-            if "seed" in task.options:
-                words = {**plan.words, **words}
-            steps = []
-            for lang in table.files["test"]:
-                if row.langs is None or lang in row.langs:
-                    langs = (plan.source, lang)
-                    files = {
-                        part: [plan.path(named[lang])]
-                        for part, named in table.files.items()
-                        if lang in named
-                    }
-                    if "text" in task.files and table.texts:
-                        files["text"] = [f"{side}={plan.path(table.texts[side])}" for side in langs]
-                    settings = {**about, "words": words, "langs": [langs]}
-                    steps.append(
-                        self._reading(
-                            row.encoder, "score", settings, files, label=f"{name}, {lang}: {label}"
-                        )
-                    )
-            return steps
-        texts = {
-            part: [plan.named(file) for file in listed(table.files.get(part))] for part in PARTS
+        words = {
+            "pretokenized": TASKS[table.task].pretokenized,
+            **given(table, "limit", "pretokenized"),
         }
-        if row.langs is not None and task.lang is None:
-            own = (plan.source, *row.langs)
-            texts |= {
-                part: [(lang, file) for lang, file in texts[part] if lang in own]
-                for part in ("test", "ceiling")
+        settings = {
+            "load": {key: value for key, value in row.load.items() if key != "translations"},
+            "task": table.task,
+            "options": dict(table.options),
+            **given(table, "test_limit"),
+            "words": words,
+        }
+        if TASKS[table.task].languages == "pairs":
+            return self._scoring_of_pairs(row, name, table, settings)
+        return self._scoring_of_texts(row, name, table, settings)
+
+    def _scoring_of_pairs(
+        self, row: Row, name: str, table: TaskTable, settings: dict[str, Any]
+    ) -> list[Step]:
+        """Return a step for each parallel test text in a language of the encoder."""
+        plan, task = self.plan, TASKS[table.task]
+        if "seed" in task.options:  # the task links the words of its texts
+            settings["words"] = {**plan.words, **settings["words"]}
+        steps = []
+        for lang in table.files["test"]:
+            if row.langs is not None and lang not in row.langs:
+                continue
+            files = {
+                part: [plan.path(by_lang[lang])]
+                for part, by_lang in table.files.items()
+                if lang in by_lang
             }
-            if not texts["test"]:  # no test text is in a language of the encoder
+            langs = (plan.source, lang)
+            if "text" in task.files and table.texts:
+                files["text"] = [f"{side}={plan.path(table.texts[side])}" for side in langs]
+            of_pair = {**settings, "langs": [langs]}
+            label = f"{name}, {lang}: {label_of(row.about, row.langs)}"
+            steps.append(self._reading(row.encoder, "score", of_pair, files, label=label))
+        return steps
+
+    def _scoring_of_texts(
+        self, row: Row, name: str, table: TaskTable, settings: dict[str, Any]
+    ) -> list[Step]:
+        """Return one step for all test texts, or none if no test text is in a language of the
+        encoder.
+        """
+        plan, task, options = self.plan, TASKS[table.task], settings["options"]
+        texts = plan.texts_of(table)
+        if row.langs is not None and task.lang is None:
+            langs = (plan.source, *row.langs)
+            for part in ("test", "ceiling"):
+                texts[part] = [(lang, file) for lang, file in texts[part] if lang in langs]
+            if not texts["test"]:
                 return []
         files = {
-            part: [f"{lang or task.lang}={file}" for lang, file in named]
-            for part, named in texts.items()
+            part: [f"{lang}={file}" for lang, file in by_lang] for part, by_lang in texts.items()
         }
         if "first_senses" in task.files:
-            files["first_senses"] = [
-                plan.path(file) for file in listed(options.pop("first_senses", None))
-            ]
-            files["keys"] = [
-                key
-                for part in ("train", "test")
-                for _, file in texts[part]
-                for key in keys_of(file)
-            ]
+            first_senses = listed(options.pop("first_senses", None))
+            files["first_senses"] = [plan.path(file) for file in first_senses]
+            # The task finds the files with gold senses itself. They are listed here, because the
+            # key of the step must depend on their contents.
+            files["keys"] = []
+            for _, file in (*texts["train"], *texts["test"]):
+                files["keys"] += keys_of(file)
         if "translations" in row.load:  # the encoder reads these files itself
-            about["translations"] = list(row.load["translations"])
-            files["translations"] = [
-                plan.path(file) for two in row.load["translations"].values() for file in two
-            ]
+            translations = row.load["translations"]
+            settings["translations"] = list(translations)
+            files["translations"] = []
+            for pair in translations.values():
+                files["translations"] += [plan.path(file) for file in pair]
         seeds = plan.seeds if table.seeds is None else table.seeds
         if "seeds" in task.options and seeds is not None:
             options["seeds"] = seeds
-        return [
-            self._reading(
-                row.encoder, "score", {**about, "words": words}, files, label=f"{name}: {label}"
-            )
-        ]
+        label = f"{name}: {label_of(row.about, row.langs)}"
+        return [self._reading(row.encoder, "score", settings, files, label=label)]
 
     # -- inputs of steps
     # --------------------------------------------------------------------------------------------
@@ -387,20 +430,19 @@ class Grid:
         settings, files, after = dict(settings), dict(files), dict(after or {})
         if isinstance(encoder, Step):
             after["encoder"] = self._places([encoder])
-        else:
-            path = self.plan.path
-            named = (
-                {"": encoder}
-                if os.path.exists(path(encoder))
-                else by_language(encoder) or {"": encoder}
-            )
-            places = {lang: str(BUNDLED.get(name, path(name))) for lang, name in named.items()}
-            local = {lang: place for lang, place in places.items() if os.path.exists(place)}
-            settings["encoder"] = [
-                (lang, None if lang in local else name) for lang, name in named.items()
-            ]
-            files["encoder"] = list(local.values())
-            files["beside"] = [file for place in local.values() for file in beside_encoder(place)]
+            return self._step(kind, settings, files, after, label)
+        names = {"": encoder}  # names of the encoders by language
+        if not os.path.exists(self.plan.path(encoder)):
+            names = by_language(encoder) or names
+        settings["encoder"], files["encoder"], files["beside"] = [], [], []
+        for lang, name in names.items():
+            path = str(BUNDLED.get(name, self.plan.path(name)))
+            if os.path.exists(path):
+                settings["encoder"].append((lang, None))
+                files["encoder"].append(path)
+                files["beside"] += beside_encoder(path)
+            else:
+                settings["encoder"].append((lang, name))
         return self._step(kind, settings, files, after, label)
 
     def _step(
@@ -422,14 +464,14 @@ def beside_encoder(encoder: str) -> list[str]:
     from calque.encoders.folder import file_pair
 
     pair = file_pair(Path(encoder))
-    return [str(pair[0])] if pair is not None and not Path(encoder).is_dir() else []
+    if pair is None or Path(encoder).is_dir():
+        return []
+    return [str(pair[0])]
 
 
 def keys_of(data: str) -> list[str]:
     """Return the files with the gold senses of a text, which are in the same folder."""
-    stem, is_senses, _ = Path(data).name.partition(".data.xml")
-    return (
-        sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*"))
-        if is_senses
-        else []
-    )
+    stem, suffix, _ = Path(data).name.partition(".data.xml")
+    if not suffix:
+        return []
+    return sorted(str(file) for file in Path(data).parent.glob(f"{stem}.gold.key.txt*"))

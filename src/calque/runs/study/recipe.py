@@ -33,7 +33,7 @@ from calque.runs.study.values import (
     options_of_method,
 )
 from calque.runs.supervision import IDENTICAL, STARTS
-from calque.tasks.table import TASKS
+from calque.tasks.table import TASKS, TaskRow
 from calque.wordalign.symmetrization import Symmetrization
 
 BASE = "base"
@@ -69,13 +69,15 @@ def trainings(table: Mapping[str, Any], source: str) -> list[Training]:
         return [Training({lang: file}, {}) for lang, file in texts.items()]
     if not table.get("pairs"):
         return [Training(texts, dictionaries)]
-    found = []
-    for lang in (lang for lang in texts if lang != source):
+    runs = []
+    for lang in texts:
+        if lang == source:
+            continue
         of_pair = {
             name: path for name, path in dictionaries.items() if pair_of(name, [source, lang])
         }
-        found.append(Training({source: texts[source], lang: texts[lang]}, of_pair, other=lang))
-    return found
+        runs.append(Training({source: texts[source], lang: texts[lang]}, of_pair, other=lang))
+    return runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,11 +133,9 @@ class SupervisionTable:
 
     def languages(self, source: str) -> list[str]:
         """Return the languages of the texts or dictionaries, without the source language."""
-        return (
-            [lang for lang in self.texts if lang != source]
-            if self.kind == "text"
-            else list(self.options)
-        )
+        if self.kind == "text":
+            return [lang for lang in self.texts if lang != source]
+        return list(self.options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,9 +180,11 @@ class MethodTable:
             return [None]
         # A failed initialisation is repeated with the next seeds, so no other run may use these
         # seeds.
-        apart = self.options.get("restarts", 3) if start else 1
-        numbers = range(self.runs or runs) if number is None else [number]
-        return [self.options.get("seed", 0) + each * apart for each in numbers]
+        distance = self.options.get("restarts", 3) if start else 1
+        first = self.options.get("seed", 0)
+        if number is not None:
+            return [first + number * distance]
+        return [first + run * distance for run in range(self.runs or runs)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,16 +263,26 @@ class Study:
         lang, path = name_and_path(name)
         return lang or language_of(name) or "", self.path(path)
 
+    def texts_of(self, task: TaskTable) -> dict[str, list[tuple[str, str]]]:
+        """Return the language and path of each annotated text of a task, for each of `PARTS`."""
+        texts: dict[str, list[tuple[str, str]]] = {}
+        for part in PARTS:
+            named = [self.named(file) for file in listed(task.files.get(part))]
+            texts[part] = [(lang or TASKS[task.task].lang or "", file) for lang, file in named]
+        return texts
+
     def own_classes(self) -> list[str]:
         """Return the custom classes (`package.module:Class`) that are used as encoders, methods or
         tasks.
         """
-        encoders = [part for encoder in self.encoders.values() for part in encoder.path.split(",")]
-        named = [name_and_path(part)[1] for part in encoders if not os.path.exists(self.path(part))]
-        named += [method.method for method in self.methods.values()] + [
-            task.task for task in self.tasks.values()
-        ]
-        return [name for name in dict.fromkeys(named) if is_path(name)]
+        names = []
+        for encoder in self.encoders.values():
+            for part in encoder.path.split(","):
+                if not os.path.exists(self.path(part)):
+                    names.append(name_and_path(part)[1])
+        names += [method.method for method in self.methods.values()]
+        names += [task.task for task in self.tasks.values()]
+        return [name for name in dict.fromkeys(names) if is_path(name)]
 
 
 def given(table: Any, *names: str) -> dict[str, Any]:
@@ -285,9 +297,9 @@ def is_for(names: Files | None, name: str) -> bool:
 
 def learns(method: str, kind: str) -> bool:
     """Return whether a method, or an initialisation of maps, can use a kind of supervision."""
-    return (
-        method in (*STARTS, *methods_for("text")) if kind == "text" else learns_from(method, kind)
-    )
+    if kind == "text":
+        return method in (*STARTS, *methods_for("text"))
+    return learns_from(method, kind)
 
 
 def listed(files: Sequence[str] | str | None) -> list[str]:
@@ -305,19 +317,20 @@ def read_study(path: str | Path) -> Study:
             key, its value and the expected value.
     """
     try:
-        tables = tomllib.loads(
-            Path(path).read_text(encoding="utf-8-sig")
-        )  # some editors write a byte order mark
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors write a byte order mark
+        tables = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
-        meant = similar_path(path) if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"cannot read the study ({reason}){meant}", path=path) from error
+        suggestion = similar_path(path) if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"cannot read the study ({reason}){suggestion}", path=path) from error
     try:
         study = _study({"out": default_out(path), **tables}, str(Path(path).resolve().parent))
     except SettingError as error:
         raise InputError(str(error), path=path) from error
-    named = [lang for each in study.supervision.values() for lang in (*each.texts, *each.options)]
-    warn_of_languages([study.source, study.towards, *named], f"{path}: language")
+    langs = [study.source, study.towards]
+    for supervision in study.supervision.values():
+        langs += [*supervision.texts, *supervision.options]
+    warn_of_languages(langs, f"{path}: language")
     return study
 
 
@@ -329,75 +342,77 @@ def default_out(path: str | Path) -> str:
 
 
 def _study(tables: dict[str, Any], folder: str) -> Study:
-    named = Mapping[str, Mapping[str, Any]]
-    check(
-        "",
-        tables,
-        {
-            **of(Study, "folder"),
-            "encoders": Mapping[str, str | Mapping[str, Any]] | Sequence[str],
-            "methods": named | Sequence[str],
-            "supervision": named,
-            "tasks": named,
-        },
-        "a study",
-    )
+    by_name = Mapping[str, Mapping[str, Any]]
+    known = {
+        **of(Study, "folder"),
+        "encoders": Mapping[str, str | Mapping[str, Any]] | Sequence[str],
+        "methods": by_name | Sequence[str],
+        "supervision": by_name,
+        "tasks": by_name,
+    }
+    check("", tables, known, "a study")
     for name in ("encoders", "methods", "tasks"):
         if not tables.get(name):
             raise SettingError(f"the study has no {name}; add [{name}]")
     models = Literal["auto", "fast-align", "hmm", "gibbs"]
-    check(
-        "words",
-        tables.get("words", {}),
-        {**of(Words), "model": models, "symmetrize": Symmetrization},
-    )
-    encoders, methods, tasks = tables["encoders"], tables["methods"], tables["tasks"]
-    encoders = (
-        encoders if isinstance(encoders, dict) else {Path(name).name: name for name in encoders}
-    )
-    methods = methods if isinstance(methods, dict) else {name: {} for name in methods}
-    source, towards, supervision = tables.get("source", "en"), tables.get("towards", "en"), {}
-    for name, table in tables.get("supervision", {}).items():
-        supervision[name] = _supervision(f"supervision.{name}", table, source, towards)
-    read = {
-        "encoders": {
-            name: _encoder(f"encoders.{name}", table, source) for name, table in encoders.items()
-        },
-        "methods": {
-            name: _method(name, table, supervision, towards) for name, table in methods.items()
-        },
-        "tasks": {
-            name: _task(f"tasks.{name}", {"task": name, **table}, source)
-            for name, table in tasks.items()
-        },
+    words = {**of(Words), "model": models, "symmetrize": Symmetrization}
+    check("words", tables.get("words", {}), words)
+
+    encoders, methods = tables["encoders"], tables["methods"]
+    if not isinstance(encoders, dict):  # a list of paths
+        encoders = {Path(name).name: name for name in encoders}
+    if not isinstance(methods, dict):  # a list of names
+        methods = {name: {} for name in methods}
+    source, towards = tables.get("source", "en"), tables.get("towards", "en")
+    # The order matters for a study with several mistakes: the first one is reported.
+    supervision = {
+        name: _supervision(f"supervision.{name}", table, source, towards)
+        for name, table in tables.get("supervision", {}).items()
     }
-    study = Study(**{**tables, **read, "supervision": supervision, "folder": folder})
+    study = Study(
+        **{
+            **tables,
+            "encoders": {
+                name: _encoder(f"encoders.{name}", table, source)
+                for name, table in encoders.items()
+            },
+            "methods": {
+                name: _method(name, table, supervision, towards) for name, table in methods.items()
+            },
+            "tasks": {
+                name: _task(f"tasks.{name}", {"task": name, **table}, source)
+                for name, table in tables["tasks"].items()
+            },
+            "supervision": supervision,
+            "folder": folder,
+        }
+    )
     _check_names(study)
     return study
 
 
 def _table(
-    kind: Callable[..., Table],
+    table_class: Callable[..., Table],
     where: str,
     table: Mapping[str, Any],
-    own: Mapping[str, Any],
+    option_types: Mapping[str, Any],
     *without: str,
     what: str = "",
 ) -> Table:
-    """Read a table into the dataclass `kind`, without the fields `without`. The settings in `own`
-    are read into `options`.
+    """Read a table into the dataclass `table_class`, without the fields `without`. The settings in
+    `option_types` are read into `options`.
     """
-    known = {
-        name: wanted for name, wanted in of(kind, "options", *without).items() if name not in own
-    }
-    check(where, table, {**known, **own}, what)
-    for each in fields(kind):  # type: ignore[arg-type]
-        if not table.get(each.name) and each.default is each.default_factory is MISSING:
-            raise SettingError(f"{where} has no {each.name}")
-    options = (
-        {"options": {name: value for name, value in table.items() if name in own}} if own else {}
-    )
-    return kind(**{name: value for name, value in table.items() if name in known}, **options)
+    field_types = of(table_class, "options", *without)
+    field_types = {name: type_ for name, type_ in field_types.items() if name not in option_types}
+    check(where, table, {**field_types, **option_types}, what)
+    for item in fields(table_class):  # type: ignore[arg-type]
+        is_required = item.default is MISSING and item.default_factory is MISSING
+        if is_required and not table.get(item.name):
+            raise SettingError(f"{where} has no {item.name}")
+    settings = {name: value for name, value in table.items() if name in field_types}
+    if option_types:
+        settings["options"] = {name: value for name, value in table.items() if name in option_types}
+    return table_class(**settings)
 
 
 def _constructed(where: str, make: Callable[..., Any], *args: Any, **settings: Any) -> Any:
@@ -428,13 +443,14 @@ def _supervision(
     unused = {"parallel": ("texts", "entries", *OF_ANCHORS), "text": ("entries",)}.get(kind, ())
     settings = of(SupervisionTable, "options")
     langs = [] if kind == "text" else [name for name in table if name not in settings]
-    for lang in (
-        langs
-    ):  # any other key names a language, so a misspelt setting must be recognised by its similarity
-        meant = "" if _CODE.fullmatch(lang) else did_you_mean(lang, settings)
-        if meant:
+    # Any other key names a language, so a misspelt setting must be recognised by its similarity.
+    for lang in langs:
+        suggestion = "" if _CODE.fullmatch(lang) else did_you_mean(lang, settings)
+        if suggestion:
             expected = f"{', '.join(settings)}, or a language with its file, such as de"
-            raise SettingError(f"unknown setting {lang!r} of {where}, expected {expected}{meant}")
+            raise SettingError(
+                f"unknown setting {lang!r} of {where}, expected {expected}{suggestion}"
+            )
     supervision = _table(SupervisionTable, where, table, dict.fromkeys(langs, str), *unused)
     _check_entries(where, supervision.entries)
     languages = supervision.languages(source)
@@ -458,46 +474,67 @@ def _method(
         check(where, table, {})
         return MethodTable(method=BASE)
     table = {"method": "rotation" if "start" in table else name, **table}
-    if table["method"] in list(STARTS):
+    if table["method"] in list(STARTS):  # an initialisation as method stands for `rotation` with it
         table |= {"start": table["method"], "method": "rotation"}
     method, start = table["method"], table.get("start")
-    every = sorted({*STARTS, *(each for kind in _KINDS for each in methods_for(kind))})
     if not (isinstance(method, str) and is_path(method)):
-        check_value(f"{where}.method", method, Literal[tuple(every)], ", or package.module:Class")
+        methods = set(STARTS).union(*(methods_for(kind) for kind in _KINDS))
+        known = Literal[tuple(sorted(methods))]
+        check_value(f"{where}.method", method, known, ", or package.module:Class")
         if start is not None:
             check_value(f"{where}.start", start, Literal[STARTS])
+    table["supervision"] = _usable_supervision(where, table, start or method, supervision)
+    read = MethodTable(method=method)
+    # A method is checked once for each kind of supervision, because its options depend on the kind.
+    for kind in dict.fromkeys(supervision[used].kind for used in table["supervision"]):
+        read = _method_for(where, table, kind, towards)
+    return read
+
+
+def _usable_supervision(
+    where: str,
+    table: Mapping[str, Any],
+    learner: str,
+    supervision: Mapping[str, SupervisionTable],
+) -> list[str]:
+    """Return the names of the supervision tables that a method, or an initialisation of maps, can
+    use: those that its table names, or else all.
+    """
     if "supervision" in table:
         names = Literal[tuple(supervision)]
         check_value(f"{where}.supervision", table["supervision"], names | Sequence[names])
-    wanted = listed(table.get("supervision", list(supervision)))
+    requested = listed(table.get("supervision", list(supervision)))
     usable = [
-        each
-        for each in supervision
-        if each in wanted and learns(start or method, supervision[each].kind)
+        name
+        for name, candidate in supervision.items()
+        if name in requested and learns(learner, candidate.kind)
     ]
     if not usable:
-        kinds = " or ".join(repr(kind) for kind in _KINDS if learns(start or method, kind))
+        kinds = " or ".join(repr(kind) for kind in _KINDS if learns(learner, kind))
         raise SettingError(
             f"{where} has no supervision; add [supervision.NAME] with kind = {kinds}"
         )
-    row, read = METHODS[method], MethodTable(method=method)
-    for kind in dict.fromkeys(supervision[each].kind for each in usable):
-        is_class = (
-            kind == "parallel" or row.trains or "text" in row.learns_from
-        )  # if not, maps are fitted to anchors
-        unused = [*([] if row.of_each else ["views"]), *([] if row.trains else ["runs"])]
-        unused += [] if is_class else ["bidirectional"]
-        own = {**(options_of_method(method) if is_class else of_maps())}
-        own.pop("method", None)
-        what = f"{where} with supervision of kind {kind!r}"
-        read = _table(MethodTable, where, {**table, "supervision": usable}, own, *unused, what=what)
-        check(
-            f"{where}.start_options", read.options.get("start_options", {}), of_starts(start or "")
-        )
-        if is_class:
-            made = _constructed(where, make_method, method, towards, read.options, kind)
-            for view, load in read.views.items():
-                _constructed(f"{where}.views.{view}", made.rows, load)
+    return usable
+
+
+def _method_for(where: str, table: Mapping[str, Any], kind: str, towards: str) -> MethodTable:
+    """Read the table of a method for one kind of supervision, and check its options and views."""
+    method = table["method"]
+    row = METHODS[method]
+    # Any other method is a map that is fitted to anchors, with its own options.
+    is_class = kind == "parallel" or row.trains or "text" in row.learns_from
+    option_types = dict(options_of_method(method) if is_class else of_maps())
+    option_types.pop("method", None)
+    used = {"views": row.of_each, "runs": row.trains, "bidirectional": is_class}
+    unused = [setting for setting, is_used in used.items() if not is_used]
+    what = f"{where} with supervision of kind {kind!r}"
+    read = _table(MethodTable, where, table, option_types, *unused, what=what)
+    start_options = read.options.get("start_options", {})
+    check(f"{where}.start_options", start_options, of_starts(table.get("start") or ""))
+    if is_class:
+        built = _constructed(where, make_method, method, towards, read.options, kind)
+        for view, load in read.views.items():
+            _constructed(f"{where}.views.{view}", built.rows, load)
     return read
 
 
@@ -505,82 +542,110 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
     name = table["task"]
     check_value(f"{where}.task", name, str)
     row = TASKS[name]
-    pairs = row.languages == "pairs"
-    shape = Mapping[str, str] if pairs else Files
-    if not table.get("test") or not isinstance(table["test"], dict if pairs else list | str):
-        what = 'a table by language, { de = "FILE" }' if pairs else "a list of files"
+    of_pairs = row.languages == "pairs"
+    if not table.get("test") or not isinstance(table["test"], dict if of_pairs else list | str):
+        what = 'a table by language, { de = "FILE" }' if of_pairs else "a list of files"
         raise SettingError(f"{where}.test = {table.get('test')!r}, expected {what}")
-    files = {
-        part: str | tuple[str] if part in row.one and not pairs else shape
-        for part in PARTS
-        if part in row.files
-    }
-    files = {part: wanted for part, wanted in files.items() if pairs or part != "links"}
-    others = {
-        part: str for part in row.files if part not in (*PARTS, "text", "train_links", "project")
-    }
+    file_types = _file_types(row)
     used = {
         "texts": "text" in row.files,
         "seeds": "seeds" in row.options,
         "test_limit": "test_limit" in row.options,
         "pretokenized": "pretokenized" in row.options,
     }
-    unused = [name for name, is_used in used.items() if not is_used]
-    read = _table(
-        TaskTable, where, table, {**options_of(name), **others, **files}, "files", *unused
-    )
-    options = {name: value for name, value in read.options.items() if name not in files}
-    task = replace(
-        read,
-        files={name: read.options[name] for name in files if name in read.options},
-        options=options,
-    )
+    unused = [setting for setting, is_used in used.items() if not is_used]
+    not_options = (*PARTS, "text", "train_links", "project")
+    option_types = {
+        **options_of(name),
+        **{part: str for part in row.files if part not in not_options},
+        **file_types,
+    }
+    read = _table(TaskTable, where, table, option_types, "files", *unused)
+    # `_table` reads the files into the options, because the task defines their keys.
+    options = {key: value for key, value in read.options.items() if key not in file_types}
+    files = {key: read.options[key] for key in file_types if key in read.options}
+    task = replace(read, files=files, options=options)
     _check_entries(where, options.get("entries", (0,)))
     if used["seeds"]:
         from calque.training.supervised import Supervised
 
-        known = {name: value for name, value in options.items() if name in of(Supervised, "seed")}
-        _constructed(where, Supervised, **{"epochs": 1, **known})
-    if pairs:
-        for part, each in task.files.items():
-            for lang in each:
-                _check_other(f"{where}.{part}", lang, source)
-                if lang not in task.files["test"]:
-                    raise SettingError(
-                        f"{where}.{part} has a text in {lang}, but {where}.test has none"
-                    )
-        _covered(where, task.texts, (source, *task.files["test"]) if task.texts else ())
-    for file in () if pairs else (file for part in PARTS for file in listed(task.files.get(part))):
-        if not (name_and_path(file)[0] or language_of(file) or row.lang):
-            raise SettingError(
-                f"{where}: the language of {file} is unknown; write, for example, de={file}"
-            )
-    if "train" in row.files and not pairs and not task.files.get("train"):
-        raise SettingError(f"{where} has no training text; add train = …")
+        of_training = of(Supervised, "seed")
+        training = {key: value for key, value in options.items() if key in of_training}
+        _constructed(where, Supervised, **{"epochs": 1, **training})
+    if of_pairs:
+        _check_files_of_pairs(where, task, source)
+    else:
+        _check_texts(where, task)
     return task
+
+
+def _file_types(row: TaskRow) -> dict[str, Any]:
+    """Return the types of the settings that name files of a task."""
+    if row.languages == "pairs":
+        return {part: Mapping[str, str] for part in PARTS if part in row.files}
+    return {
+        part: str | tuple[str] if part in row.one else Files
+        for part in PARTS
+        if part in row.files and part != "links"
+    }
+
+
+def _check_files_of_pairs(where: str, task: TaskTable, source: str) -> None:
+    """Check that each file of a task on parallel texts belongs to a language of its test texts."""
+    tests = task.files["test"]
+    for part, by_lang in task.files.items():
+        for lang in by_lang:
+            _check_other(f"{where}.{part}", lang, source)
+            if lang not in tests:
+                raise SettingError(
+                    f"{where}.{part} has a text in {lang}, but {where}.test has none"
+                )
+    if task.texts:
+        _covered(where, task.texts, (source, *tests))
+
+
+def _check_texts(where: str, task: TaskTable) -> None:
+    """Check that the language of each text is known, and that a task with a trained head has
+    training text.
+    """
+    row = TASKS[task.task]
+    for part in PARTS:
+        for file in listed(task.files.get(part)):
+            if not (name_and_path(file)[0] or language_of(file) or row.lang):
+                raise SettingError(
+                    f"{where}: the language of {file} is unknown; write, for example, de={file}"
+                )
+    if "train" in row.files and not task.files.get("train"):
+        raise SettingError(f"{where} has no training text; add train = …")
 
 
 def _check_names(study: Study) -> None:
     """Check that all referenced encoders and rows exist, and that the names of rows are
     distinct.
     """
-    rows = [row for name, method in study.methods.items() for row in method.rows(name)]
-    views = [view for method in study.methods.values() for view in method.views]
-    if repeated := [row for row in rows if rows.count(row) > 1] + [
-        view for view in views if view in study.methods
-    ]:
+    rows: list[str] = []
+    views: list[str] = []
+    for name, method in study.methods.items():
+        rows += method.rows(name)
+        views += method.views
+    repeated = [row for row in rows if rows.count(row) > 1]
+    repeated += [view for view in views if view in study.methods]
+    if repeated:
         raise SettingError(f"methods: row names must be unique, got {repeated[0]} several times")
-    tables = {f"methods.{name}": table for name, table in study.methods.items()}
-    for where, table in {
-        **tables,
-        **{f"tasks.{name}": table for name, table in study.tasks.items()},
-    }.items():
-        for kind, known in (("encoders", list(study.encoders)), ("methods", rows)):
-            for each in listed(getattr(table, kind, None)):
-                if each not in known:
-                    expected = f"{', '.join(known)}{did_you_mean(each, known)}"
-                    raise SettingError(f"{where}.{kind}: unknown {each!r}, expected {expected}")
+    for name, method in study.methods.items():
+        _check_references(f"methods.{name}.encoders", method.encoders, study.encoders)
+    for name, task in study.tasks.items():
+        _check_references(f"tasks.{name}.encoders", task.encoders, study.encoders)
+        _check_references(f"tasks.{name}.methods", task.methods, rows)
     _check_rows_of_vectors(study)
+
+
+def _check_references(where: str, names: Files | None, known: Iterable[str]) -> None:
+    known = list(known)
+    for name in listed(names):
+        if name not in known:
+            expected = f"{', '.join(known)}{did_you_mean(name, known)}"
+            raise SettingError(f"{where}: unknown {name!r}, expected {expected}")
 
 
 def _check_rows_of_vectors(study: Study) -> None:
@@ -590,22 +655,21 @@ def _check_rows_of_vectors(study: Study) -> None:
     for name, method in study.methods.items():
         if method.method == BASE or not METHODS[method.method].of_each:
             continue
-        made = make_method(method.method, study.towards, method.options)
-        found = {row: made.rows(load) for row, load in method.rows(name).items()}
-        for called, task in study.tasks.items():
-            if not any(
-                is_for(method.encoders, each) and is_for(task.encoders, each)
-                for each in study.encoders
-            ):
+        built = make_method(method.method, study.towards, method.options)
+        vectors = {row: built.rows(load) for row, load in method.rows(name).items()}
+        encoders = [encoder for encoder in study.encoders if is_for(method.encoders, encoder)]
+        for task_name, task in study.tasks.items():
+            if not any(is_for(task.encoders, encoder) for encoder in encoders):
                 continue
-            takes, where = TASKS.load(task.task).rows, f"tasks.{called}"
-            for row, rows in found.items():
-                if is_for(task.methods, row) and rows not in takes:
-                    fact = (
-                        f"{where}: {task.task} needs vectors of {takes[0]}, but {row!r} of "
-                        f"methods.{name} has {rows}"
-                    )
-                    raise SettingError(f"{fact}; list the rows to evaluate in {where}.methods")
+            accepted, where = TASKS.load(task.task).rows, f"tasks.{task_name}"
+            for row, row_vectors in vectors.items():
+                if not is_for(task.methods, row) or row_vectors in accepted:
+                    continue
+                fact = (
+                    f"{where}: {task.task} needs vectors of {accepted[0]}, but {row!r} of "
+                    f"methods.{name} has {row_vectors}"
+                )
+                raise SettingError(f"{fact}; list the rows to evaluate in {where}.methods")
 
 
 def _check_entries(where: str, entries: Sequence[int]) -> None:
@@ -623,7 +687,8 @@ def _check_other(where: str, lang: str, source: str) -> None:
 
 
 def _covered(where: str, texts: Mapping[str, str], langs: Iterable[str]) -> None:
-    if missing := set(langs) - set(texts):
+    """Check that there is a text in each language."""
+    if missing := sorted(set(langs) - set(texts)):
         raise SettingError(
-            f'{where} has no texts in {", ".join(sorted(missing))}; add texts = {{ en = "en.txt.gz" }}'
+            f'{where} has no texts in {", ".join(missing)}; add texts = {{ en = "en.txt.gz" }}'
         )

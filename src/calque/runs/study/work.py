@@ -43,8 +43,8 @@ def _link(step: Step, folder: Path) -> None:
     from calque.runs.words import link_words
 
     (text,), langs = step.files["text"], list(step.settings["langs"])
-    how = LinkSettings(train=text, langs=langs, out=folder / LINKS, posteriors=True)
-    link_words(how, words=_counting_from_0(Words(**step.settings["words"])))
+    settings = LinkSettings(train=text, langs=langs, out=folder / LINKS, posteriors=True)
+    link_words(settings, words=_counting_from_0(Words(**step.settings["words"])))
 
 
 def _counting_from_0(words: Words) -> Words:
@@ -61,14 +61,13 @@ def _entries(step: Step, folder: Path) -> None:
     from calque.corpora import read_dictionary
     from calque.tasks.lexicon import by_frequency
 
-    first, *end = step.settings["entries"]
-    dictionary = read_dictionary(step.files["dictionary"][0], langs=tuple(step.settings["langs"]))
+    (path,), (first, *end) = step.files["dictionary"], step.settings["entries"]
+    dictionary = read_dictionary(path, langs=tuple(step.settings["langs"]))
     part = by_frequency(dictionary, first, end[0] if end else None)
     if not part.source:
-        raise SettingError(
-            f"{step.files['dictionary'][0]} has no entries in the range {step.settings['entries']}"
-        )
-    lines = [f"{a}\t{b}\n" for a, b in zip(part.source, part.target, strict=True)]
+        raise SettingError(f"{path} has no entries in the range {step.settings['entries']}")
+    pairs = zip(part.source, part.target, strict=True)
+    lines = [f"{source}\t{target}\n" for source, target in pairs]
     (folder / ENTRIES).write_text("".join(lines), encoding="utf-8")
 
 
@@ -80,35 +79,35 @@ def _align(step: Step, folder: Path) -> None:
     from calque.runs.align import align
     from calque.runs.settings import AlignSettings
 
-    settings = dict(step.settings)
-    about = {name: settings.pop(name) for name in ("words", "load", "options")}
-    langs = [lang for pair in settings.pop("langs", ()) for lang in pair]
-    kinds = {"links": f"/{LINKS}", "dictionary": f"/{ENTRIES}", "anchors": ""}
-    made = {
-        kind: [f"{place}{file}" for place in step.after.get(kind, ())]
-        for kind, file in kinds.items()
-    }
-    texts = {"train" if step.kind == "align" else "text": list(step.files.get("text", ()))}
-    settings |= {
-        "encoder": encoder_of(step),
-        "langs": langs,
-        "out": folder,
-        "overwrite": True,
-        **texts,
-        **made,
-    }
-    done = align(
-        AlignSettings(**settings), **{**about, "words": _counting_from_0(Words(**about["words"]))}
+    fields = dict(step.settings)
+    words = _counting_from_0(Words(**fields.pop("words")))
+    load, options = fields.pop("load"), fields.pop("options")
+    fields.pop("encoder", None)
+    # AlignSettings takes the languages as a flat list, like the option --langs.
+    langs = [lang for pair in fields.pop("langs", ()) for lang in pair]
+    texts = list(step.files.get("text", ()))
+    settings = AlignSettings(
+        **fields,
+        **{"train" if step.kind == "align" else "text": texts},
+        encoder=encoder_of(step),
+        langs=langs,
+        links=[f"{place}/{LINKS}" for place in step.after.get("links", ())],
+        dictionary=[f"{place}/{ENTRIES}" for place in step.after.get("dictionary", ())],
+        anchors=list(step.after.get("anchors", ())),
+        out=folder,
+        overwrite=True,
     )
-    _write_scores(folder, done.record.get("scores", []))
+    aligned = align(settings, words=words, load=load, options=options)
+    _write_scores(folder, aligned.record.get("scores", []))
 
 
 def _anchors(step: Step, folder: Path) -> None:
     from calque.runs.anchors import make_anchors
     from calque.runs.settings import AnchorSettings
 
-    settings = {**step.settings, "encoder": encoder_of(step), "text": list(step.files["text"])}
-    make_anchors(load=settings.pop("load"), how=AnchorSettings(out=folder, **settings))
+    fields = {**step.settings, "encoder": encoder_of(step), "text": list(step.files["text"])}
+    load = fields.pop("load")
+    make_anchors(AnchorSettings(out=folder, **fields), load=load)
 
 
 # -- tasks
@@ -118,22 +117,20 @@ def _score(step: Step, folder: Path) -> None:
     from calque.runs.evaluate import evaluate
     from calque.tasks.inputs import FILES, Inputs
 
-    settings = {**step.settings, "words": Words(**step.settings["words"])}
-    settings.pop("encoder", None)
-    load, options, langs = (
-        settings.pop("load"),
-        settings.pop("options"),
-        settings.pop("translations", ()),
-    )
-    files: dict[str, Any] = {
-        part: several for part, several in step.files.items() if part in FILES and several
-    }
-    if "first_senses" in files:
-        (files["first_senses"],) = files["first_senses"]
-    inputs = Inputs(**settings, **files)
-    if langs:
-        first, second = step.files["translations"][::2], step.files["translations"][1::2]
-        translations = [f"{lang}={a},{b}" for lang, a, b in zip(langs, first, second, strict=True)]
+    fields = {**step.settings, "words": Words(**step.settings["words"])}
+    fields.pop("encoder", None)
+    load, options = fields.pop("load"), fields.pop("options")
+    langs = fields.pop("translations", ())
+    for name, files in step.files.items():
+        if name in FILES and files:
+            fields[name] = files
+    if "first_senses" in fields:
+        (fields["first_senses"],) = fields["first_senses"]
+    inputs = Inputs(**fields)
+    if langs:  # the files of translations alternate: source texts, then their translations
+        files = step.files["translations"]
+        pairs = zip(langs, files[::2], files[1::2], strict=True)
+        translations = [f"{lang}={source},{target}" for lang, source, target in pairs]
         load = {**load, "translations": translations, "pretokenized": inputs.words.pretokenized}
     scores = evaluate(encoder_of(step), inputs, options=options, load=load)
     _write_scores(folder, [score.to_dict() for score in scores])
@@ -149,11 +146,12 @@ def encoder_of(step: Step) -> str:
     """
     if "encoder" in step.after:
         return step.after["encoder"][0]
-    local = iter(step.files["encoder"])
-    named = [
-        (lang, next(local) if name is None else name) for lang, name in step.settings["encoder"]
-    ]
-    return ",".join(f"{lang}={where}" if lang else where for lang, where in named)
+    paths = iter(step.files["encoder"])
+    encoders = []
+    for lang, name in step.settings["encoder"]:
+        encoder = next(paths) if name is None else name  # None stands for the next local path
+        encoders.append(f"{lang}={encoder}" if lang else encoder)
+    return ",".join(encoders)
 
 
 WORK = {
