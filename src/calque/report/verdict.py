@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from calque.report.document import Name, Piece, Text
 from calque.report.numbers import Figure, counted, difference, distance
 from calque.report.questions import Column, Question, Subject, Subjects
 from calque.runs.compare import (
     LEVEL,
+    Estimate,
     TooFew,
     above_all,
     cannot_be_shown,
@@ -20,8 +22,19 @@ from calque.runs.compare import (
 )
 from calque.tasks.reporting import NOT_CONVERGED
 
-Key = tuple[object, ...]
-Pairs = dict[Column | None, tuple[Figure, Figure]]
+Key = tuple[str, str, str]  # key of a question
+Scores = dict[Column | None, Figure]  # scores of a subject by column; None stands for the mean
+Pairs = dict[Column | None, tuple[Figure, Figure]]  # scores of a subject and of its baseline
+
+
+class _Test(NamedTuple):
+    """Key of a significance test: the difference of a subject from its baseline or, if `subject` is
+    None, the difference of the best subject from all others.
+    """
+
+    question: Key
+    subject: Subject | None
+    column: Column | None
 
 
 @dataclass(frozen=True)
@@ -32,29 +45,30 @@ class Comparison:
         question, subject, base: question, and the two compared subjects.
         pairs: the two scores on each common test set; the key None maps to the means over the
             targets, if both exist.
-        outcomes: outcome of each pair: "better", "worse" or "unclear".
         left_out: pairs of scores that are not compared, because one of them has warnings, see
             `Figure`.
+        outcomes: outcome of each pair: "better", "worse" or "unclear".
     """
 
     question: Question
     subject: Subject
     base: Subject
     pairs: Pairs
-    outcomes: Mapping[Column | None, str]
     left_out: Pairs
+    outcomes: Mapping[Column | None, str] = field(default_factory=dict)
 
     @property
     def warnings(self) -> dict[str, list[Subject]]:
         """Reasons why scores are left out, each with the subjects whose scores have this
         warning.
         """
-        found: dict[str, list[Subject]] = {}
-        for pair in self.left_out.values():
-            for subject, figure in zip((self.subject, self.base), pair, strict=True):
-                for warning in figure.warnings:
-                    found.setdefault(warning, []).append(subject)
-        return {warning: list(dict.fromkeys(subjects)) for warning, subjects in found.items()}
+        warned: dict[str, dict[Subject, None]] = {}
+        for figure, base_figure in self.left_out.values():
+            for warning in figure.warnings:
+                warned.setdefault(warning, {})[self.subject] = None
+            for warning in base_figure.warnings:
+                warned.setdefault(warning, {})[self.base] = None
+        return {warning: list(subjects) for warning, subjects in warned.items()}
 
     @property
     def on_targets(self) -> dict[Column, str]:
@@ -68,9 +82,10 @@ class Comparison:
     @property
     def few(self) -> list[TooFew]:
         """Kinds of training with too few runs for a significance test, see `too_few`."""
-        return [
-            few for one, other in self.pairs.values() for few in too_few(one.known, other.known)
-        ]
+        few: list[TooFew] = []
+        for figure, base_figure in self.pairs.values():
+            few += too_few(figure.known, base_figure.known)
+        return few
 
     @property
     def whole(self) -> list[Column | None]:
@@ -86,6 +101,10 @@ class Comparison:
         gap = difference(*self.pairs[column]).value
         return -gap if self.question.lower_is_better else gap
 
+    def count(self, outcome: str) -> int:
+        """Return the number of test sets, including the mean, with an outcome."""
+        return list(self.outcomes.values()).count(outcome)
+
 
 @dataclass(frozen=True)
 class Claims:
@@ -98,8 +117,8 @@ class Claims:
         number: number of tested comparisons.
     """
 
-    comparisons: Mapping[tuple[str, str, str], Sequence[Comparison]]
-    best: Mapping[tuple[tuple[str, str, str], Column | None], Subject]
+    comparisons: Mapping[Key, Sequence[Comparison]]
+    best: Mapping[tuple[Key, Column | None], Subject]
     number: int
 
     def of(self, question: Question) -> Sequence[Comparison]:
@@ -112,75 +131,147 @@ def claim(questions: Iterable[Question], subjects: Subjects) -> Claims:
     on average, and the best subject of each column with all others. Half of the 5% significance
     level is allotted to the tests of means, or of the target column if there is only one. Subjects
     with too few runs, and scores with warnings, are not tested."""
-    compared: list[tuple[Question, Subject, Subject, Pairs, Pairs]] = []
-    p: dict[Key, float] = {}
-    first: set[Key] = set()
-    tops: dict[Key, Subject] = {}
+    untested: list[Comparison] = []
+    tests = _Tests()
     for question in questions:
         scores = {subject: _scores(question, subject) for subject in question.subjects}
-        for subject, own in scores.items():
-            base = subjects.base.get(subject)
-            others = {} if base is None else scores.get(base, {})
-            both: Pairs = {
-                column: (own[column], others[column]) for column in own if column in others
-            }
-            if base is None or not both.keys() & set(question.targets):
+        for subject in scores:
+            comparison = _with_baseline(question, subject, scores, subjects)
+            if comparison is not None:
+                untested.append(comparison)
+                tests.add_comparison(comparison)
+        columns: list[Column | None] = list(question.columns)
+        if len(question.targets) > 1:
+            columns.append(None)
+        for column in columns:
+            tests.add_best(question, column, scores, subjects)
+    corrected = tests.corrected()
+
+    comparisons: dict[Key, list[Comparison]] = {}
+    for comparison in untested:
+        tested = replace(comparison, outcomes=_outcomes(comparison, corrected))
+        comparisons.setdefault(comparison.question.key, []).append(tested)
+    best = {
+        place: subject for place, (subject, key) in tests.best.items() if corrected[key] < LEVEL
+    }
+    return Claims(comparisons, best, len(corrected))
+
+
+class _Tests:
+    """Significance tests of a page.
+
+    Attributes:
+        p_values: p-value of each test, before correction.
+        primary: tests of means, or of the target column if there is only one.
+        best: best subject of each question and column, with the test of its superiority.
+    """
+
+    def __init__(self):
+        self.p_values: dict[_Test, float] = {}
+        self.primary: set[_Test] = set()
+        self.best: dict[tuple[Key, Column | None], tuple[Subject, _Test]] = {}
+
+    def add_comparison(self, comparison: Comparison) -> None:
+        """Test the differences of a subject from its baseline."""
+        targets = comparison.question.targets
+        for column, (figure, base_figure) in comparison.pairs.items():
+            one, other = figure.known, base_figure.known
+            if one is None or other is None or too_few(one, other):
                 continue
-            doubtful = {
-                column: pair
-                for column, pair in both.items()
-                if pair[0].warnings or pair[1].warnings
-            }
-            pairs = {column: pair for column, pair in both.items() if column not in doubtful}
-            compared.append((question, subject, base, pairs, doubtful))
-            for column, (one, other) in pairs.items():
-                if (
-                    one.known is not None
-                    and other.known is not None
-                    and not too_few(one.known, other.known)
-                ):
-                    key = (question.key, subject, column)
-                    p[key] = p_value(one.known, other.known)
-                    if column is None or (
-                        len(question.targets) == 1 and column in question.targets
-                    ):
-                        first.add(key)
-        for column in (*question.columns, *([None] if len(question.targets) > 1 else [])):
-            figures = {subject: own[column] for subject, own in scores.items() if column in own}
-            known = {
-                subject: figure.known
-                for subject, figure in figures.items()
-                if figure.known is not None
-            }
-            comparable = len(known) == len(figures) and not any(
-                figure.warnings for figure in figures.values()
-            )
-            top = above_all(known, lower=question.lower_is_better) if comparable else None
-            if top is not None:  # with two subjects, this is the comparison with the baseline
-                same = [s for s in known if len(known) == 2 and subjects.base.get(s) in known]
-                key = (question.key, same[0] if same else "best", column)
-                tops[key], p[key] = top
-    weights = {key: 1 / len(first) if key in first else 1 / (len(p) - len(first)) for key in p}
-    corrected = holm(p, weights)
-    comparisons: dict[tuple[str, str, str], list[Comparison]] = {}
-    for question, subject, base, pairs, doubtful in compared:
-        outcomes: dict[Column | None, str] = dict.fromkeys(pairs, "unclear")
-        for column, (one, other) in pairs.items():
-            tested = corrected.get((question.key, subject, column))
-            if tested is not None and one.known is not None and other.known is not None:
-                outcomes[column] = outcome(
-                    one.known, other.known, tested, lower=question.lower_is_better
-                )
-        comparison = Comparison(question, subject, base, pairs, outcomes, doubtful)
-        comparisons.setdefault(question.key, []).append(comparison)
-    best = {(key[0], key[2]): subject for key, subject in tops.items() if corrected[key] < LEVEL}
-    return Claims(comparisons, best, len(p))  # type: ignore[arg-type]
+            test = _Test(comparison.question.key, comparison.subject, column)
+            self.p_values[test] = p_value(one, other)
+            if column is None or targets == (column,):
+                self.primary.add(test)
+
+    def add_best(
+        self,
+        question: Question,
+        column: Column | None,
+        scores: Mapping[Subject, Scores],
+        subjects: Subjects,
+    ) -> None:
+        """Test whether the best subject of a column is better than all others."""
+        figures = [
+            (subject, by_column[column])
+            for subject, by_column in scores.items()
+            if column in by_column
+        ]
+        estimates: dict[Subject, Estimate] = {}
+        for subject, figure in figures:
+            if figure.known is None or figure.warnings:
+                return  # the best subject is unknown
+            estimates[subject] = figure.known
+        best = above_all(estimates, lower=question.lower_is_better)
+        if best is None:
+            return
+        best_subject, p = best
+        tested: Subject | None = None
+        if len(estimates) == 2:  # this test may already exist as a comparison with the baseline
+            for subject in estimates:
+                if subjects.base.get(subject) in estimates:
+                    tested = subject
+                    break
+        test = _Test(question.key, tested, column)
+        self.p_values[test] = p
+        self.best[question.key, column] = (best_subject, test)
+
+    def corrected(self) -> dict[_Test, float]:
+        """Return the p-values, corrected for the number of tests. The primary tests share one half
+        of the error rate, and all other tests the other half.
+        """
+        n_primary = len(self.primary)
+        n_others = len(self.p_values) - n_primary
+        weights = {
+            test: 1 / n_primary if test in self.primary else 1 / n_others for test in self.p_values
+        }
+        return holm(self.p_values, weights)
 
 
-def _scores(question: Question, subject: Subject) -> dict[Column | None, Figure]:
+def _with_baseline(
+    question: Question,
+    subject: Subject,
+    scores: Mapping[Subject, Scores],
+    subjects: Subjects,
+) -> Comparison | None:
+    """Return the scores of a subject beside those of its baseline; None if they have no target in
+    common.
+    """
+    base = subjects.base.get(subject)
+    if base is None or base not in scores:
+        return None
+    pairs: Pairs = {}
+    left_out: Pairs = {}
+    for column, figure in scores[subject].items():
+        base_figure = scores[base].get(column)
+        if base_figure is None:
+            continue
+        if figure.warnings or base_figure.warnings:
+            left_out[column] = (figure, base_figure)
+        else:
+            pairs[column] = (figure, base_figure)
+    if not (pairs.keys() | left_out.keys()) & set(question.targets):
+        return None
+    return Comparison(question, subject, base, pairs, left_out)
+
+
+def _outcomes(comparison: Comparison, corrected: Mapping[_Test, float]) -> dict[Column | None, str]:
+    """Return the outcome of each pair of scores; pairs that were not tested are "unclear"."""
+    question = comparison.question
+    outcomes: dict[Column | None, str] = {}
+    for column, (figure, base_figure) in comparison.pairs.items():
+        p = corrected.get(_Test(question.key, comparison.subject, column))
+        if p is None or figure.known is None or base_figure.known is None:
+            outcomes[column] = "unclear"
+            continue
+        lower = question.lower_is_better
+        outcomes[column] = outcome(figure.known, base_figure.known, p, lower=lower)
+    return outcomes
+
+
+def _scores(question: Question, subject: Subject) -> Scores:
     """Return the scores of a subject by column; the key None maps to their mean."""
     figures: dict[Column | None, Figure | None] = {
-        c: question.cells.get((subject, c)) for c in question.columns
+        column: question.cells.get((subject, column)) for column in question.columns
     }
     figures[None] = question.mean(subject)
     return {
@@ -226,98 +317,103 @@ def summary(
     metrics: first the `headlines`, which are the main questions of the tasks, then the further
     metrics, which are named as such. The last sentences describe the comparison and the scores that
     were left out."""
-    asked = {question.key for question in headlines}
-    every: dict[Subject, list[Comparison]] = {}
-    for comparison in (
-        comparison for of_question in claims.comparisons.values() for comparison in of_question
-    ):
-        if comparison.outcomes:
-            every.setdefault(comparison.subject, []).append(comparison)
+    by_subject: dict[Subject, list[Comparison]] = {}
+    for comparisons in claims.comparisons.values():
+        for comparison in comparisons:
+            if comparison.outcomes:
+                by_subject.setdefault(comparison.subject, []).append(comparison)
     left_out = _left_out(claims)
-    if not every:
+    if not by_subject:
         return left_out or _without_base(headlines)
-    better, worse = (
-        {
-            s: sum(list(c.outcomes.values()).count(outcome) for c in comparisons)
-            for s, comparisons in every.items()
-        }
-        for outcome in ("better", "worse")
-    )
+
     verdict: list[Text] = []
-    if not any(better.values()) and any(
-        not comparison.few for own in every.values() for comparison in own
-    ):
+    compared = [comparison for comparisons in by_subject.values() for comparison in comparisons]
+    is_any_better = any(comparison.count("better") for comparison in compared)
+    if not is_any_better and any(not comparison.few for comparison in compared):
         verdict.append(("No method is clearly better than its base in any language.",))
-    gains = {
-        s: max((c.gain(column) for c in own for column in c.whole), default=0.0)
-        for s, own in every.items()
-    }
-    for subject in sorted(
-        every, key=lambda s: (worse[s] - better[s], -round(gains[s], 9), s.number)
-    ):
-        comparisons = every[subject]
-        first = [comparison for comparison in comparisons if comparison.question.key in asked]
-        further = [comparison for comparison in comparisons if comparison.question.key not in asked]
-        verdict += _overall(subject, first, further)
-        for word in ("better", "worse"):
-            moved = [
-                text
-                for some in (first, further)
-                for text in _by_size(
-                    _moved(each, asked, better=word == "better", clear=False) for each in some
-                )
-            ]
-            if moved:
-                verdict.append(
-                    (
-                        _name(subject),
-                        f" is {word}, but not clearly, by ",
-                        *_joined(moved, "; "),
-                        ".",
-                    )
-                )
-    verdict.append(_compared(every))
+    headline_keys = {question.key for question in headlines}
+    for subject in sorted(by_subject, key=lambda subject: _rank(subject, by_subject[subject])):
+        verdict += _of_subject(subject, by_subject[subject], headline_keys)
+    verdict.append(_compared(by_subject))
     verdict += left_out
-    taken = (
-        ("No result names the base encoder, so the first encoder is the base: ", _name(s), ".")
-        for s in guessed
+    for base in guessed:
+        verdict.append(
+            (
+                "No result names the base encoder, so the first encoder is the base: ",
+                _name(base),
+                ".",
+            )
+        )
+    return tuple(verdict)
+
+
+def _rank(subject: Subject, comparisons: Sequence[Comparison]) -> tuple[int, float, int]:
+    """Return a sorting key: more significant gains than losses first, then larger gains."""
+    losses = sum(comparison.count("worse") for comparison in comparisons)
+    gains = sum(comparison.count("better") for comparison in comparisons)
+    largest = max(
+        (comparison.gain(column) for comparison in comparisons for column in comparison.whole),
+        default=0.0,
     )
-    return (*verdict, *taken)
+    # Rounding makes the order independent of the rounding errors of equal gains.
+    return losses - gains, -round(largest, 9), subject.number
+
+
+def _of_subject(
+    subject: Subject, comparisons: Sequence[Comparison], headlines: Collection[Key]
+) -> list[Text]:
+    """Return the sentences about one subject: significant differences, then others."""
+    first = [comparison for comparison in comparisons if comparison.question.key in headlines]
+    further = [comparison for comparison in comparisons if comparison.question.key not in headlines]
+    sentences = _overall(subject, first, further)
+    for word in ("better", "worse"):
+        effects: list[Text] = []
+        for group in (first, further):
+            effects += _by_size(
+                _moved(comparison, headlines, better=word == "better", clear=False)
+                for comparison in group
+            )
+        if effects:
+            start = f" is {word}, but not clearly, by "
+            sentences.append((_name(subject), start, *_joined(effects, "; "), "."))
+    return sentences
 
 
 def _left_out(claims: Claims) -> tuple[Text, ...]:
     """Return a sentence for each question with scores that were not compared, with the reasons and
     the methods.
     """
-    texts: list[Text] = []
+    sentences: list[Text] = []
     for comparisons in claims.comparisons.values():
         concerned = [comparison for comparison in comparisons if comparison.left_out]
-        reasons: dict[str, dict[Subject, None]] = {}
+        warned: dict[str, set[Subject]] = {}
         for comparison in concerned:
             for reason, subjects in comparison.warnings.items():
-                reasons.setdefault(reason, {}).update(dict.fromkeys(subjects))
-        if not reasons:
+                warned.setdefault(reason, set()).update(subjects)
+        if not warned:
             continue
-        part = " in some languages" if any(comparison.outcomes for comparison in concerned) else ""
-        parts: list[Piece] = [
-            f"No verdict on {_asked(concerned[0].question, headline=False)}{part}: "
-        ]
-        for number, (reason, subjects) in enumerate(reasons.items()):
-            named = sorted(subjects, key=lambda subject: subject.number)
-            names = _joined([(_name(subject),) for subject in named])
-            parts += [f"{'; ' if number else ''}{reason} (", *names, ")"]
-        remedy = " Train the task heads for more epochs." if NOT_CONVERGED in reasons else ""
-        texts.append((*parts, f".{remedy}"))
-    return tuple(texts)
+        question = _asked(concerned[0].question, headline=False)
+        is_partial = any(comparison.outcomes for comparison in concerned)
+        where = " in some languages" if is_partial else ""
+        pieces: list[Piece] = [f"No verdict on {question}{where}: "]
+        for number, (reason, subjects) in enumerate(warned.items()):
+            separator = "; " if number else ""
+            ordered = sorted(subjects, key=lambda subject: subject.number)
+            names = _joined([(_name(subject),) for subject in ordered])
+            pieces += [f"{separator}{reason} (", *names, ")"]
+        remedy = " Train the task heads for more epochs." if NOT_CONVERGED in warned else ""
+        sentences.append((*pieces, f".{remedy}"))
+    return tuple(sentences)
 
 
 def _compared(by_subject: Mapping[Subject, Sequence[Comparison]]) -> Text:
     """Return sentences that name the baselines and tasks and explain the tests."""
     comparisons = [comparison for of_subject in by_subject.values() for comparison in of_subject]
     bases = dict.fromkeys(_name(comparison.base) for comparison in comparisons)
-    tasks = list(dict.fromkeys(comparison.question.title for comparison in comparisons))
+    tasks = dict.fromkeys(comparison.question.title for comparison in comparisons)
+    subject = "Each method" if len(by_subject) > 1 else "The method"
     return (
-        "Each method is compared with " if len(by_subject) > 1 else "The method is compared with ",
+        f"{subject} is compared with ",
         *_joined([(base,) for base in bases], " and "),
         " on ",
         *_joined([(task,) for task in tasks]),
@@ -337,55 +433,71 @@ def _overall(
     """Return a sentence about the significant gains and losses in headline metrics, and one about
     those in further metrics. If there are too few training runs for any test, return only a note
     about this."""
-    every = [*first, *further]
-    name, base = _name(subject), _name(every[0].base)
-    if all(comparison.few for comparison in every):
-        few = [each for comparison in every for each in comparison.few]
+    comparisons = [*first, *further]
+    name, base = _name(subject), _name(comparisons[0].base)
+    if all(comparison.few for comparison in comparisons):
+        few: list[TooFew] = []
+        for comparison in comparisons:
+            few += comparison.few
         return [(name, ": a difference from ", base, f" {cannot_be_shown(few)}.")]
     sentences: list[Text] = []
-    gains, costs = _clear(first, headline=True)
-    more_gains, more_costs = _clear(further, headline=False)
+    gains, losses = _clear(first, headline=True)
+    further_gains, further_losses = _clear(further, headline=False)
+    is_further = bool(further_gains or further_losses)  # whether a second sentence follows
     if first:
-        parts: list[Piece] = [name, *_listed(gains)]
+        pieces: list[Piece] = [name, *_listed(gains)]
         if not gains:
-            parts += [" is nowhere clearly better than ", base]
-        if (more_gains or more_costs) and not (gains and costs):
-            parts.append(" in the headline metrics")
-        parts += _losses(costs, after_gains=bool(gains))
-        sentences.append((*parts, "."))
-    if more_gains or more_costs:
-        parts = [name, ", in further metrics,", *_listed(more_gains)]
-        if more_costs:
-            parts += _losses(more_costs, after_gains=bool(more_gains), start=not more_gains)
-        sentences.append((*parts, "."))
+            pieces += [" is nowhere clearly better than ", base]
+        if is_further and not (gains and losses):
+            pieces.append(" in the headline metrics")
+        pieces += _losses(losses, after_gains=bool(gains))
+        sentences.append((*pieces, "."))
+    if is_further:
+        pieces = [name, ", in further metrics,", *_listed(further_gains)]
+        if further_losses:
+            after_gains = bool(further_gains)
+            pieces += _losses(further_losses, after_gains=after_gains, start=not after_gains)
+        sentences.append((*pieces, "."))
     return sentences or [(name, " is nowhere clearly better than ", base, ", nor clearly worse.")]
 
 
 def _clear(comparisons: Sequence[Comparison], *, headline: bool) -> tuple[list[Text], list[Text]]:
     """Return texts about the significant gains and about the significant losses, largest first."""
-    named = {comparison.question.key for comparison in comparisons} if headline else set()
-    gains = _by_size(
-        (max(map(each.gain, each.outcomes)), _gained(each, headline=headline))
-        for each in comparisons
-    )
-    return gains, _by_size(_moved(each, named, better=False, clear=True) for each in comparisons)
+    headlines = {comparison.question.key for comparison in comparisons} if headline else set()
+    gains: list[tuple[float, Text]] = []
+    losses: list[tuple[float, Text]] = []
+    for comparison in comparisons:
+        largest = max(map(comparison.gain, comparison.outcomes))
+        gains.append((largest, _gained(comparison, headline=headline)))
+        losses.append(_moved(comparison, headlines, better=False, clear=True))
+    return _by_size(gains), _by_size(losses)
 
 
 def _listed(gains: Sequence[Text]) -> list[Piece]:
     """Join the gains of a sentence."""
-    parts: list[Piece] = []
-    for k, gain in enumerate(gains):
-        separator = ", and " if k == len(gains) - 1 else ", "
-        parts += [separator if k else " ", *gain]
-    return parts
+    pieces: list[Piece] = []
+    for number, gain in enumerate(gains):
+        if number == 0:
+            separator = " "
+        elif number == len(gains) - 1:
+            separator = ", and "
+        else:
+            separator = ", "
+        pieces += [separator, *gain]
+    return pieces
 
 
-def _losses(costs: Sequence[Text], *, after_gains: bool, start: bool = False) -> list[Piece]:
+def _losses(losses: Sequence[Text], *, after_gains: bool, start: bool = False) -> list[Piece]:
     """Return the part of a sentence about losses, after its part about gains."""
-    if not costs:
+    if not losses:
         return ["; nothing is clearly worse" if after_gains else ", nor clearly worse"]
-    opening = ", but is clearly worse by " if after_gains else " and is clearly worse by "
-    return [" is clearly worse by " if start else opening, *_joined(costs, "; ")]
+    if start:
+        opening = " is clearly worse by "
+    elif after_gains:
+        opening = ", but is clearly worse by "
+    else:
+        opening = " and is clearly worse by "
+    return [opening, *_joined(losses, "; ")]
 
 
 def _gained(comparison: Comparison, *, headline: bool) -> Text:
@@ -394,65 +506,64 @@ def _gained(comparison: Comparison, *, headline: bool) -> Text:
     """
     question, outcomes = comparison.question, comparison.on_targets
     verb = "lowers the error of" if question.lower_is_better else "raises"
-    what = f"{verb} {_asked(question, headline=headline)}"
+    start = f"{verb} {_asked(question, headline=headline)} by "
     if comparison.outcomes.get(None) == "better":
         pairs = [comparison.pairs[column] for column in outcomes]
-        clear, of = (
-            counted(name, tuple(outcomes.values()), pairs) for name in ("better", "compared")
-        )
-        unit = (
-            "language" if len({column.lang for column in outcomes}) == len(outcomes) else "test set"
-        )
-        where = f"{unit}{'s' if len(outcomes) > 1 else ''}"
+        n_better = counted("better", tuple(outcomes.values()), pairs)
+        n_compared = counted("compared", tuple(outcomes.values()), pairs)
+        is_by_language = len({column.lang for column in outcomes}) == len(outcomes)
+        unit = "language" if is_by_language else "test set"
+        if len(outcomes) > 1:
+            unit += "s"
         return (
-            f"{what} by ",
+            start,
             distance(*comparison.pairs[None]),
             " on average (clearly in ",
-            clear,
+            n_better,
             " of ",
-            of,
-            f" {where})",
+            n_compared,
+            f" {unit})",
         )
-    parts: list[Piece] = []
-    better = [column for column, found in outcomes.items() if found == "better"]
+    better = [column for column, outcome in outcomes.items() if outcome == "better"]
+    pieces: list[Piece] = []
     for column in sorted(better, key=comparison.gain, reverse=True):
-        parts += [", " if parts else "", distance(*comparison.pairs[column]), f" in {column.label}"]
-    return (f"{what} by ", *parts) if better else ()
+        separator = ", " if pieces else ""
+        pieces += [separator, distance(*comparison.pairs[column]), f" in {column.label}"]
+    return (start, *pieces) if better else ()
 
 
 def _moved(
-    comparison: Comparison,
-    headlines: Collection[tuple[str, str, str]],
-    *,
-    better: bool,
-    clear: bool,
+    comparison: Comparison, headlines: Collection[Key], *, better: bool, clear: bool
 ) -> tuple[float, Text]:
     """Return the largest difference and a text about the scores that are better (or worse) than the
     baseline's; `clear` selects significant differences. The text names the metric unless it is
     among the `headlines`. Gains below two points (or a tenth of the baseline's score, if it is not
     a fraction) are left out."""
-    sign, found = 1 if better else -1, {}
-    for column in (
-        comparison.whole
-        if better
-        else dict.fromkeys([*comparison.whole, *comparison.on_targets, *comparison.outcomes])
-    ):
-        one, other = comparison.pairs[column]
-        large = 0.02 if one.percent else 0.1 * abs(other.value or 0.0)
-        size, clearly = sign * comparison.gain(column), comparison.outcomes[column] != "unclear"
-        if size > 0 and clearly == clear and (not better or size >= large):
-            found[column] = size
-    parts: list[Text] = []
-    for column in sorted(found, key=found.__getitem__, reverse=True):
-        where = " on average" if column is None else f" in {column.label}"
-        home = (
-            ""
-            if column is None or column in comparison.question.targets
-            else " (the training language)"
-        )
-        parts.append((distance(*comparison.pairs[column]), where + home))
-    about = _asked(comparison.question, headline=comparison.question.key in headlines)
-    return max(found.values(), default=0.0), (*_joined(parts), f" on {about}") if parts else ()
+    question = comparison.question
+    columns = comparison.whole
+    if not better:  # a loss in any single test set is reported as well
+        columns = list(dict.fromkeys([*columns, *comparison.on_targets, *comparison.outcomes]))
+    sizes: dict[Column | None, float] = {}
+    for column in columns:
+        figure, base_figure = comparison.pairs[column]
+        size = comparison.gain(column) if better else -comparison.gain(column)
+        is_clear = comparison.outcomes[column] != "unclear"
+        smallest = 0.02 if figure.percent else 0.1 * abs(base_figure.value or 0.0)
+        if size > 0 and is_clear == clear and (not better or size >= smallest):
+            sizes[column] = size
+    if not sizes:
+        return 0.0, ()
+    effects: list[Text] = []
+    for column in sorted(sizes, key=sizes.__getitem__, reverse=True):
+        if column is None:
+            where = " on average"
+        elif column in question.targets:
+            where = f" in {column.label}"
+        else:
+            where = f" in {column.label} (the training language)"
+        effects.append((distance(*comparison.pairs[column]), where))
+    about = _asked(question, headline=question.key in headlines)
+    return max(sizes.values()), (*_joined(effects), f" on {about}")
 
 
 def _by_size(effects: Iterable[tuple[float, Text]]) -> list[Text]:
@@ -464,11 +575,17 @@ def _joined(texts: Sequence[Text], between: str = ", ") -> list[Piece]:
     """Join texts into a list in a sentence; only a list that is separated by commas contains
     "and".
     """
-    parts: list[Piece] = []
-    for k, text in enumerate(texts):
-        last = k == len(texts) - 1 and between == ", "
-        parts += ["" if not k else " and " if last else between, *text]
-    return parts
+    pieces: list[Piece] = []
+    for number, text in enumerate(texts):
+        is_last = number == len(texts) - 1
+        if number == 0:
+            separator = ""
+        elif is_last and between == ", ":
+            separator = " and "
+        else:
+            separator = between
+        pieces += [separator, *text]
+    return pieces
 
 
 def _asked(question: Question, *, headline: bool = True) -> str:
@@ -479,8 +596,10 @@ def _asked(question: Question, *, headline: bool = True) -> str:
     metric = short.get(question.metric, metric_name(question.metric))
     if links is not None:
         metric = f"by word type, {links}" if stem == "form" else links
-    details = [*([] if headline else [metric]), *([question.variant] if question.variant else [])]
-    return question.title + (f" ({', '.join(details)})" if details else "")
+    details = [] if headline else [metric]
+    if question.variant:
+        details.append(question.variant)
+    return f"{question.title} ({', '.join(details)})" if details else question.title
 
 
 def _without_base(headlines: Sequence[Question]) -> tuple[Text, ...]:

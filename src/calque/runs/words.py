@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import cache, partial, reduce
-from operator import add
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +24,12 @@ from calque.text import ParallelCorpus
 
 if TYPE_CHECKING:
     from calque.alignment.held_out import HeldOut
+    from calque.wordalign import WordAligner
+    from calque.wordalign.statistical import Prior
 
 
 def link_words(
-    how: LinkSettings,
+    settings: LinkSettings,
     *,
     words: Words,
     load: Mapping[str, Any] | None = None,
@@ -39,8 +40,8 @@ def link_words(
     sentence pair.
 
     Args:
-        how: settings. With `cross_fit`, the text is split into parts, and the similarities of each
-            part are computed by a copy of the encoder that was aligned on the other parts, see
+        settings: with `cross_fit`, the text is split into parts, and the similarities of each part
+            are computed by a copy of the encoder that was aligned on the other parts, see
             `calque.HeldOut`.
         words: settings for tokenisation and word alignment.
         load: keyword arguments of `load_encoder`.
@@ -52,94 +53,128 @@ def link_words(
         SettingError: settings are incompatible, or the languages of a text in `also` are missing.
     """
     from calque.linker import Linker
-    from calque.wordalign import WordAligner
 
-    trains = how.extra or how.tables is not None or how.sample is not None
-    if how.cross_fit is not None and (how.use is not None or trains):
+    _check_compatible(settings)
+    pairs = pairs_of([settings.train], settings.langs or ())
+    if not pairs:
+        raise SettingError("--langs is missing; give the languages of the text, e.g. --langs en de")
+    check_pairs([settings.train], pairs)
+    langs = pairs[0]
+    linker: Linker | None = None  # links words without an aligner
+    prior: Prior | None = None  # similarities that the aligner uses
+    if settings.encoder is not None and not settings.prior:
+        linker = Linker(settings.encoder, langs=langs, method=settings.extract, **(load or {}))
+    elif settings.encoder is not None and settings.cross_fit is None:
+        prior = Linker(settings.encoder, langs=langs, **(load or {})).similarities
+    locked_tables = nullcontext() if settings.tables is None else locked(settings.tables)
+    with locked(settings.out), locked_tables:
+        corpus = words.read(settings.train, langs)
+        if linker is not None:
+            with bar(len(corpus), unit="pair", show=progress) as progress_bar:
+                links = linker.aligned(corpus)
+                return _write(settings, links, words, progress_bar.update), len(corpus)
+        if settings.encoder is not None and settings.cross_fit is not None:
+            fit = partial(
+                held_out,
+                settings.encoder,
+                corpus,
+                settings.also or (),
+                words,
+                settings.cross_fit,
+                load=load or {},
+                progress=progress,
+                say=say,
+            )
+            prior = _when_needed(fit)
+        aligner = _aligner(settings, corpus, langs, words, prior, progress=progress)
+        links = aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed)
+        return _write(settings, links, words), len(corpus)
+
+
+def _check_compatible(settings: LinkSettings) -> None:
+    trains = bool(settings.extra) or settings.tables is not None or settings.sample is not None
+    if settings.cross_fit is not None and (settings.use is not None or trains):
         raise SettingError(
             "--cross-fit aligns the encoder on the text to link; leave out --use, --extra, "
             "--tables and --sample"
         )
-    if how.use is not None and how.prior_weight is not None:
+    if settings.use is not None and settings.prior_weight is not None:
         raise SettingError(
             "the aligner loaded with --use has its own prior weight; leave out --prior-weight"
         )
-    if how.use is not None and trains:
+    if settings.use is not None and trains:
         raise SettingError(
             "--use links words without training; leave out --extra, --tables and --sample"
         )
-    pairs, similar, linker = pairs_of([how.train], how.langs or ()), None, None
-    if not pairs:
-        raise SettingError("--langs is missing; give the languages of the text, e.g. --langs en de")
-    check_pairs([how.train], pairs)
-    langs = pairs[0]
-    if how.encoder is not None and not how.prior:
-        linker = Linker(how.encoder, langs=langs, method=how.extract, **(load or {}))
-    elif how.encoder is not None and how.cross_fit is None:
-        similar = Linker(how.encoder, langs=langs, **(load or {})).similarities
-    with locked(how.out), nullcontext() if how.tables is None else locked(how.tables):
-        corpus = words.read(how.train, langs)
-        if linker is not None:
-            with bar(len(corpus), unit="pair", show=progress) as progress_bar:
-                return _write(how, linker.aligned(corpus), words, progress_bar.update), len(corpus)
-        if how.use is not None:
-            aligner = WordAligner.open(how.use, prior=similar)
-        else:
-            if how.encoder is not None and how.cross_fit is not None:
-                # The encoder is aligned only when it is needed, so that errors in the aligner's
-                # settings are found before.
-                about = {"load": load or {}, "progress": progress, "say": say}
-                fit = cache(
-                    partial(
-                        held_out, how.encoder, corpus, how.also or (), words, how.cross_fit, **about
-                    )
-                )
-                similar = lambda text: fit()(text)  # noqa: E731
-            more = (
-                reduce(add, parts)
-                if (parts := [words.read(path, langs) for path in how.extra or ()])
-                else None
-            )
-            text = corpus
-            if how.sample is not None:
-                text, more = (
-                    drawn(corpus if more is None else corpus + more, how.sample, words.seed),
-                    None,
-                )
-            about = {
-                "model": words.model,
-                "seed": words.seed,
-                "prior": similar,
-                "prior_weight": how.prior_weight,
-            }
-            aligner = WordAligner.train(text, extra=more, progress=progress, **about)
-            if how.tables is not None:
-                aligner.save(how.tables)
-        links = aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed)
-        return _write(how, links, words), len(corpus)
+
+
+def _when_needed(fit: Callable[[], HeldOut]) -> Prior:
+    """Return the similarities of `fit()`, which is called once, when the aligner first needs them.
+
+    Errors in the settings of the aligner are therefore found before an encoder is aligned.
+    """
+    fitted = cache(fit)
+    return lambda text: fitted()(text)
+
+
+def _aligner(
+    settings: LinkSettings,
+    corpus: ParallelCorpus,
+    langs: tuple[str, str],
+    words: Words,
+    prior: Prior | None,
+    *,
+    progress: bool,
+) -> WordAligner:
+    """Open the statistical aligner of the settings, or train one on the corpus and on the further
+    texts of the settings.
+    """
+    from calque.wordalign import WordAligner
+
+    if settings.use is not None:
+        return WordAligner.open(settings.use, prior=prior)
+    extra: ParallelCorpus | None = None
+    for path in settings.extra or ():
+        text = words.read(path, langs)
+        extra = text if extra is None else extra + text
+    if settings.sample is not None:
+        corpus = corpus if extra is None else corpus + extra
+        corpus, extra = sampled(corpus, settings.sample, words.seed), None
+    aligner = WordAligner.train(
+        corpus,
+        extra=extra,
+        model=words.model,
+        seed=words.seed,
+        prior=prior,
+        prior_weight=settings.prior_weight,
+        progress=progress,
+    )
+    if settings.tables is not None:
+        aligner.save(settings.tables)
+    return aligner
 
 
 def _write(
-    how: LinkSettings,
+    settings: LinkSettings,
     parts: Iterable[WordPairs],
     words: Words,
-    done: Callable[[int], object] = lambda n: None,
+    advance: Callable[[int], object] = lambda n: None,
 ) -> int:
-    """Write links in Pharaoh format, call `done` with the sentence count of each part, and return
-    the number of links.
+    """Write links in Pharaoh format, call `advance` with the sentence count of each part, and
+    return the number of links.
     """
-    counts = []
+    counts: list[int] = []
 
     def lines() -> Iterator[str]:
         for pairs in parts:
             counts.append(len(pairs))
-            written = pairs.pharaoh_lines(
-                posteriors=how.posteriors, one_based=bool(words.one_based)
-            )
-            yield from (f"{line}\n" for line in written)
-            done(pairs.n_sentences)
+            for line in pairs.pharaoh_lines(
+                posteriors=settings.posteriors, one_based=bool(words.one_based)
+            ):
+                yield f"{line}\n"
+            advance(pairs.n_sentences)
 
-    write_lines(how.out, lines())
+    write_lines(settings.out, lines())
     return sum(counts)
 
 
@@ -158,6 +193,7 @@ def held_out(
     similarities, see `calque.HeldOut`.
 
     Args:
+        also: further training texts, as `en-nl=FILE`.
         words: settings for tokenisation and word alignment of the training text; the same seed is
             used to train the encoder.
 
@@ -169,35 +205,36 @@ def held_out(
     from calque.encoders.loading import load_encoder
     from calque.encoders.trainable import TrainableEncoder
 
-    named = [pair_and_path(each) for each in also]
-    if unknown := [path for pair, path in named if pair is None]:
-        raise SettingError(
-            f"--also {unknown[0]}: put the languages before the file, e.g. en-nl={unknown[0]}"
-        )
+    named = [pair_and_path(text) for text in also]
+    for pair, path in named:
+        if pair is None:
+            raise SettingError(
+                f"--also {path}: put the languages before the file, e.g. en-nl={path}"
+            )
     loaded = load_encoder(encoder, **load)
     if not isinstance(loaded, TrainableEncoder):
         raise SettingError(
             f"{loaded.name} cannot be cross-fitted, because it has no trainable weights"
         )
     corpora = [corpus, *(words.read(path, pair) for pair, path in named if pair is not None)]
-    learning = replace(words, symmetrize="one-to-one")
-    pairs = [learning.link(text, progress=progress) for text in corpora]
-    n, links = sum(map(len, corpora)), sum(map(len, pairs))
+    # One-to-one links are more precise than the links that the user requested.
+    training_words = replace(words, symmetrize="one-to-one")
+    pairs = [training_words.link(text, progress=progress) for text in corpora]
+    n, n_links = sum(map(len, corpora)), sum(map(len, pairs))
     say(
-        f"aligning the encoder {parts} times on {links:,} links in {n:,} sentence pairs, each time "
-        "without one part"
+        f"aligning the encoder {parts} times on {n_links:,} links in {n:,} sentence pairs, each "
+        "time without one part"
     )
     tuner = small(loaded, common(corpora), seed=words.seed)
     return HeldOut(loaded, corpora, pairs, parts=parts, tuner=tuner, progress=progress)
 
 
-def drawn(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:
+def sampled(corpus: ParallelCorpus, n: int, seed: int) -> ParallelCorpus:
     """Draw `n` random sentence pairs from a text, and return them in the order of the text."""
     if n >= len(corpus):
         return corpus
-    return corpus.take(
-        np.sort(np.random.default_rng(seed).choice(len(corpus), n, replace=False, shuffle=False))
-    )
+    rng = np.random.default_rng(seed)
+    return corpus.take(np.sort(rng.choice(len(corpus), n, replace=False, shuffle=False)))
 
 
 def links_of(
@@ -210,7 +247,7 @@ def links_of(
 ) -> list[WordPairs]:
     """Link each corpus with the statistical aligner, or load the links that an interrupted run
     saved in the folder for the same text and settings."""
-    linked = []
+    links = []
     for corpus in corpora:
         settings = [corpus.langs, words.model, words.symmetrize, words.seed]
         digest = hashlib.blake2b(json_text(settings, undefined="name").encode(), digest_size=16)
@@ -219,11 +256,12 @@ def links_of(
         about = f"{len(corpus):,} sentence pairs ({'-'.join(corpus.langs)})"
         if path.is_file():
             say(f"loading word links of {about} from an interrupted run")
-            linked.append(WordPairs.open(path, one_based=False))
+            links.append(WordPairs.open(path, one_based=False))
             continue
         say(f"linking the words of {about}")
-        linked.append(words.link(corpus, progress=progress))
+        pairs = words.link(corpus, progress=progress)
+        links.append(pairs)
         if is_first():
             path.parent.mkdir(parents=True, exist_ok=True)
-            linked[-1].save(path, posteriors=linked[-1].posterior is not None)
-    return linked
+            pairs.save(path, posteriors=pairs.posterior is not None)
+    return links

@@ -85,10 +85,9 @@ def _align(step: Step, folder: Path) -> None:
     fields.pop("encoder", None)
     # AlignSettings takes the languages as a flat list, like the option --langs.
     langs = [lang for pair in fields.pop("langs", ()) for lang in pair]
-    texts = list(step.files.get("text", ()))
+    fields["train" if step.kind == "align" else "text"] = list(step.files.get("text", ()))
     settings = AlignSettings(
         **fields,
-        **{"train" if step.kind == "align" else "text": texts},
         encoder=encoder_of(step),
         langs=langs,
         links=[f"{place}/{LINKS}" for place in step.after.get("links", ())],
