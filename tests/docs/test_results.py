@@ -125,3 +125,12 @@ def test_scores_are_shortened(results, tmp_path):
     assert line["method"] == "base"
     assert "resamples" not in line
     assert results.keep("real", [path])[0]["resamples"] == [0.412, 0.556]
+
+
+def test_the_printed_table_of_the_demo_has_the_scores_of_its_file(cells):
+    header, *rows = cells.text("demo").splitlines()[1:6]
+    languages = header.split()[:8]
+    for row in rows:
+        method, *values = row.split()
+        expected = [cells[f"demo/{method}/unseen/{language}"] for language in languages]
+        assert values[:8] == expected
