@@ -44,9 +44,9 @@ import webbrowser
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.resources import files
-from typing import Any
 
 from starlette.applications import Starlette
+from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -61,6 +61,7 @@ from calque.storage import json_text
 
 PORT = 8472  # fixed, so that saved links to views stay valid
 LOCAL = ("127.0.0.1", "localhost")
+Handler = Callable[[Explorer, QueryParams], dict[str, object]]
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -74,10 +75,9 @@ _HEADERS = {
 class Answer(JSONResponse):
     """Response in strict JSON, which has no NaN or infinity."""
 
-    def render(self, content: Any) -> bytes:
-        return json_text(content, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", "replace"
-        )
+    def render(self, content: object) -> bytes:
+        text = json_text(content, ensure_ascii=False, separators=(",", ":"))
+        return text.encode("utf-8", "replace")
 
 
 # -- the application
@@ -103,18 +103,17 @@ def make_app(
             raise HTTPException(404)
         return Response(page[name], media_type=mimetypes.guess_type(name)[0], headers=_HEADERS)
 
-    def answering(work: Callable[[Explorer, Any], dict[str, Any]]) -> Callable[[Request], Response]:
-        def answer(
-            request: Request,
-        ) -> Response:  # not async, so that Starlette runs the function in a thread
+    def answering(handler: Handler) -> Callable[[Request], Response]:
+        # not async, so that Starlette runs the function in a thread
+        def answer(request: Request) -> Response:
             pending = None if background is None else _pending(background, request)
             if pending is not None:
                 return Answer({"pending": pending}, 202, _HEADERS)
-            return Answer(work(explorer, request.query_params), headers=_HEADERS)
+            return Answer(handler(explorer, request.query_params), headers=_HEADERS)
 
         return answer
 
-    api = [Route(f"/api/{name}", answering(work)) for name, work in _ANSWERS.items()]
+    api = [Route(f"/api/{name}", answering(handler)) for name, handler in _HANDLERS.items()]
     return Starlette(
         routes=[Route("/", file), Route("/static/{name}", file), *api],
         exception_handlers={CalqueError: _refused, HTTPException: _refused},  # pyright: ignore[reportArgumentType]
@@ -124,66 +123,90 @@ def make_app(
     )
 
 
-def _pending(background: Background, request: Request) -> dict[str, Any] | None:
+def _pending(background: Background, request: Request) -> dict[str, object] | None:
     """Return the progress of the computation that an answer must wait for, or None."""
     query = request.query_params
     if request.url.path not in ("/api/neighbours", "/api/links") or query.get("encoder") is None:
         return None
-    return background.pending(
-        query["encoder"], query.get("layer"), typed=query.get("text") is not None
-    )
+    is_typed = query.get("text") is not None
+    return background.pending(query["encoder"], query.get("layer"), typed=is_typed)
 
 
 def _refused(request: Request, error: Exception) -> Response:
+    """Return the answer to a request that raised an error."""
     status = error.status_code if isinstance(error, HTTPException) else 400
-    line = "no such page" if status == 404 else " ".join(str(error).split())
-    return Answer({"error": line}, status, _HEADERS)
+    message = "no such page" if status == 404 else " ".join(str(error).split())
+    return Answer({"error": message}, status, _HEADERS)
 
 
-def _sentence(explorer: Explorer, query: Any) -> dict[str, Any]:
+# -- handlers of the API
+# --------------------------------------------------------------------------------------------------
+def _about(explorer: Explorer, query: QueryParams) -> dict[str, object]:
+    return explorer.about()
+
+
+def _search(explorer: Explorer, query: QueryParams) -> dict[str, object]:
+    return explorer.search(query.get("q", ""), query.get("lang"), _number(query, "limit", 20))
+
+
+def _sentence(explorer: Explorer, query: QueryParams) -> dict[str, object]:
     which = _which(explorer, query)
     answer = explorer.sentence(which)
-    return {**answer, "guessed": not query.get("lang")} if isinstance(which, Typed) else answer
+    if isinstance(which, Typed):
+        answer["guessed"] = not query.get("lang")
+    return answer
 
 
-_ANSWERS: dict[str, Callable[[Explorer, Any], dict[str, Any]]] = {
-    "about": lambda explorer, query: explorer.about(),
-    "search": lambda explorer, query: explorer.search(
-        query.get("q", ""), query.get("lang"), _number(query, "limit", 20)
-    ),
-    "sentence": _sentence,
-    "neighbours": lambda explorer, query: explorer.neighbours(
+def _neighbours(explorer: Explorer, query: QueryParams) -> dict[str, object]:
+    return explorer.neighbours(
         _text(query, "encoder"),
         query.get("layer"),
         _which(explorer, query),
         _number(query, "word"),
         n=_number(query, "n", 10),
-    ),
-    "links": lambda explorer, query: explorer.links(
+    )
+
+
+def _links(explorer: Explorer, query: QueryParams) -> dict[str, object]:
+    return explorer.links(
         _text(query, "encoder"), query.get("layer"), _which(explorer, query), _number(query, "to")
-    ),
+    )
+
+
+_HANDLERS: dict[str, Handler] = {
+    "about": _about,
+    "search": _search,
+    "sentence": _sentence,
+    "neighbours": _neighbours,
+    "links": _links,
 }
 
 
-def _which(explorer: Explorer, query: Any) -> int | Typed:
+def _which(explorer: Explorer, query: QueryParams) -> int | Typed:
+    """Return the sentence that a request is about."""
     text = query.get("text")
-    return _number(query, "id") if text is None else explorer.typed(text, query.get("lang"))
+    if text is None:
+        return _number(query, "id")
+    return explorer.typed(text, query.get("lang"))
 
 
-def _text(query: Any, name: str) -> str:
-    if query.get(name) is None:
-        raise SettingError(f"the parameter {name}= is missing")
-    return query.get(name)
-
-
-def _number(query: Any, name: str, default: int | None = None) -> int:
+def _text(query: QueryParams, name: str) -> str:
+    """Return a required parameter."""
     value = query.get(name)
-    if value is None and default is not None:
+    if value is None:
+        raise SettingError(f"the parameter {name}= is missing")
+    return value
+
+
+def _number(query: QueryParams, name: str, default: int | None = None) -> int:
+    """Return a whole number, which is required if there is no default."""
+    if default is not None and query.get(name) is None:
         return default
+    value = _text(query, name)
     try:
-        return int(_text(query, name))
+        return int(value)
     except ValueError:
-        raise SettingError(f"{name}= must be a whole number, got {str(value)[:40]!r}") from None
+        raise SettingError(f"{name}= must be a whole number, got {value[:40]!r}") from None
 
 
 # -- the server
@@ -205,7 +228,9 @@ def listen(host: str, port: int | None) -> socket.socket:
 def url_of(listening: socket.socket) -> str:
     """Return the URL that opens the page in a browser on this machine."""
     host, port = listening.getsockname()[:2]
-    return f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{port}/"
+    if host == "0.0.0.0":  # all addresses of this machine
+        host = "127.0.0.1"
+    return f"http://{host}:{port}/"
 
 
 def serve(
@@ -227,28 +252,16 @@ def serve(
     """
     import uvicorn
 
-    names = {*LOCAL, host, listening.getsockname()[0]}
-    if not listening.getsockname()[0].startswith("127."):
-        name = socket.gethostname()
-        with suppress(OSError):
-            names |= set(socket.gethostbyname_ex(name)[2])
-        names |= {name, socket.getfqdn()}
+    address = listening.getsockname()[0]
+    names = {*LOCAL, host, address}
+    if not address.startswith("127."):
+        names |= _machine_names()
         say(
             f"there is no password: anyone who can reach {host} can read the text and encode "
             "sentences on this machine"
         )
-    if (
-        browser
-        and sys.platform.startswith("linux")
-        and not (os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"})
-    ):
-        say(
-            "no display was found; open the address in a browser (from another machine, use ssh -L)"
-        )
-    elif (
-        browser
-    ):  # the browser can connect before the server starts, because the socket is already listening
-        threading.Thread(target=webbrowser.open, args=(url_of(listening),), daemon=True).start()
+    if browser:
+        _open_browser(url_of(listening), say)
     background = Background(explorer, say=say)
     config = uvicorn.Config(
         make_app(explorer, background=background, hosts=names),
@@ -265,3 +278,24 @@ def serve(
             uvicorn.Server(config).run(sockets=[listening])
     finally:
         background.stop()
+
+
+def _machine_names() -> set[str]:
+    """Return the names and addresses by which other machines can reach this machine."""
+    name = socket.gethostname()
+    names = {name, socket.getfqdn()}
+    with suppress(OSError):
+        names.update(socket.gethostbyname_ex(name)[2])
+    return names
+
+
+def _open_browser(url: str, say: Callable[[str], None]) -> None:
+    """Open the page in a browser, in a thread; without a display, print how to open the page."""
+    has_display = bool(os.environ.keys() & {"DISPLAY", "WAYLAND_DISPLAY"})
+    if sys.platform.startswith("linux") and not has_display:
+        say(
+            "no display was found; open the address in a browser (from another machine, use ssh -L)"
+        )
+        return
+    # The browser can connect before the server starts, because the socket is already listening.
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
     from calque.text import ParallelCorpus
 
-_MAX_PARTNERS = (
-    64  # maximum number of translations per sentence; short sentences can have thousands
-)
+# maximum number of translations per sentence; short sentences can have thousands
+_MAX_PARTNERS = 64
+_Key = tuple[str, int]  # language of a sentence, and its number within the language
 
 
 class Collection:
@@ -51,32 +51,39 @@ class Collection:
     """
 
     def __init__(self, texts: Iterable[tuple[Sequence[Sentences | Sequence[Sentence]], bool]]):
-        numbers: dict[
-            str, dict[tuple[str, ...], int]
-        ] = {}  # number of each sentence within its language
-        pairs: list[tuple[tuple[str, int], tuple[str, int]]] = []
-        trained: set[tuple[str, int]] = set()
+        # Number the distinct sentences of each language in the order of their first occurrence.
+        numbers: dict[str, dict[tuple[str, ...], int]] = {}
+        pairs: list[tuple[_Key, _Key]] = []
+        trained: set[_Key] = set()
         self.empty = 0
-        for sides, known in texts:
-            for beside in zip(*sides, strict=True):
-                names = []
-                for sentence in beside:
-                    own = numbers.setdefault(sentence.lang, {})
-                    if sentence.words:
-                        names.append((sentence.lang, own.setdefault(sentence.words, len(own))))
-                self.empty += len(beside) - len(names)
-                trained.update(names if known else ())
-                pairs += [(names[0], names[1]), (names[1], names[0])] if len(names) == 2 else []
-        self.sentences = [Sentence(words, lang) for lang, own in numbers.items() for words in own]
-        ends = np.cumsum([0, *map(len, numbers.values())]).tolist()
-        self.ranges = {lang: (ends[k], ends[k + 1]) for k, lang in enumerate(numbers)}
+        for sides, is_trained in texts:
+            for line in zip(*sides, strict=True):
+                keys = _number_sentences(line, numbers)
+                self.empty += len(line) - len(keys)
+                if is_trained:
+                    trained.update(keys)
+                if len(keys) == 2:
+                    pairs += [(keys[0], keys[1]), (keys[1], keys[0])]
+
+        self.sentences: list[Sentence] = []
+        self.ranges: dict[str, tuple[int, int]] = {}
+        for lang, lang_numbers in numbers.items():
+            first = len(self.sentences)
+            self.sentences += [Sentence(words, lang) for words in lang_numbers]
+            self.ranges[lang] = first, len(self.sentences)
         self.offsets = offsets_of([len(sentence) for sentence in self.sentences])
+
+        def index(key: _Key) -> int:
+            lang, number = key
+            return self.ranges[lang][0] + number
+
+        # dicts without values, which drop duplicates and keep the order
         partners: list[dict[int, None]] = [{} for _ in self.sentences]
-        for (lang, k), (other, n) in pairs:
-            partners[self.ranges[lang][0] + k][self.ranges[other][0] + n] = None
-        self.partners = [tuple(own)[:_MAX_PARTNERS] for own in partners]
+        for key, translation in pairs:
+            partners[index(key)][index(translation)] = None
+        self.partners = [tuple(translations)[:_MAX_PARTNERS] for translations in partners]
         self.trained = np.zeros(len(self.sentences), dtype=bool)
-        self.trained[[self.ranges[lang][0] + k for lang, k in trained]] = True
+        self.trained[[index(key) for key in trained]] = True
 
     def __len__(self) -> int:
         return len(self.sentences)
@@ -104,11 +111,8 @@ class Collection:
         """Hash of the sentences, their languages and their order."""
         digest = hashlib.blake2b(digest_size=16)
         for sentence in self.sentences:
-            digest.update(
-                "\x1f".join((sentence.lang, *sentence.words, "\x1e")).encode(
-                    "utf-8", "surrogatepass"
-                )
-            )
+            line = "\x1f".join((sentence.lang, *sentence.words, "\x1e"))
+            digest.update(line.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
     def translations(self, sentence: int) -> dict[str, int]:
@@ -124,36 +128,40 @@ class Collection:
         """Return all translations in other languages: direct translations, and translations of
         translations.
         """
-        near = self.partners[sentence]
-        further = [other for partner in near for other in self.partners[partner]]
+        direct = self.partners[sentence]
+        numbers = dict.fromkeys(direct)  # without duplicates, direct translations first
+        for partner in direct:
+            numbers.update(dict.fromkeys(self.partners[partner]))
         lang = self.sentences[sentence].lang
-        return [
-            other
-            for other in dict.fromkeys((*near, *further))
-            if self.sentences[other].lang != lang
-        ]
+        return [other for other in numbers if self.sentences[other].lang != lang]
 
     @cached_property
     def _searched(self) -> list[str]:
         """Case-folded text of each sentence, first with spaces around every word, then without
         spaces (as in Chinese).
         """
-        texts = (sentence.words for sentence in self.sentences)
-        return [f" {' '.join(words)} {''.join(words)}".casefold() for words in texts]
+        texts = []
+        for sentence in self.sentences:
+            text = f" {' '.join(sentence.words)} {''.join(sentence.words)}"
+            texts.append(text.casefold())
+        return texts
 
     def search(self, query: str, lang: str | None = None, limit: int = 20) -> tuple[int, list[int]]:
         """Return the number of sentences that contain all words of the query, ignoring case, and
         the best `limit` sentences. Sentences that contain the query's words as whole words come
         first; ties are broken by length, shortest first."""
-        terms, searched = query.casefold().split(), self._searched
-        numbers = range(*((0, len(self)) if lang is None else self.ranges[lang]))
-        hits = [k for k in numbers if terms and all(term in searched[k] for term in terms)]
-        hits.sort(
-            key=lambda k: (
-                -sum(f" {term} " in searched[k] for term in terms),
-                len(self.sentences[k]),
-            )
-        )
+        terms = query.casefold().split()
+        if not terms:
+            return 0, []
+        texts = self._searched
+
+        def rank(k: int) -> tuple[int, int]:
+            n_whole_words = sum(f" {term} " in texts[k] for term in terms)
+            return -n_whole_words, len(self.sentences[k])
+
+        first, end = (0, len(self)) if lang is None else self.ranges[lang]
+        hits = [k for k in range(first, end) if all(term in texts[k] for term in terms)]
+        hits.sort(key=rank)
         return len(hits), hits[:limit]
 
     @cached_property
@@ -162,13 +170,11 @@ class Collection:
         type.
         """
         rows: dict[tuple[str, str], list[int]] = {}
-        words = (
-            (sentence.lang, word.casefold())
-            for sentence in self.sentences
-            for word in sentence.words
-        )
-        for row, word_type in enumerate(words):
-            rows.setdefault(word_type, []).append(row)
+        row = 0
+        for sentence in self.sentences:
+            for word in sentence.words:
+                rows.setdefault((sentence.lang, word.casefold()), []).append(row)
+                row += 1
         return rows
 
     def guess_language(self, text: str) -> str:
@@ -176,13 +182,34 @@ class Collection:
         the number of known letters.
         """
 
-        def shared(lang: str) -> tuple[int, int]:
+        def overlap(lang: str) -> tuple[int, int]:
             words = [word.casefold() for word in split_words(text, lang)]
-            letters = set().union(*(word for own, word in self.rows_of if own == lang))
-            known = (word for word in words if (lang, word) in self.rows_of)
-            return sum(map(len, known)), sum(c in letters for c in text.casefold())
+            n_covered = sum(len(word) for word in words if (lang, word) in self.rows_of)
+            letters: set[str] = set()
+            for word_lang, word in self.rows_of:
+                if word_lang == lang:
+                    letters.update(word)
+            n_known_letters = sum(letter in letters for letter in text.casefold())
+            return n_covered, n_known_letters
 
-        return max(self.ranges, key=shared)
+        return max(self.ranges, key=overlap)
+
+
+def _number_sentences(
+    line: Iterable[Sentence], numbers: dict[str, dict[tuple[str, ...], int]]
+) -> list[_Key]:
+    """Add the sentences of a line to `numbers`, and return the keys of those that contain words.
+
+    Args:
+        numbers: number of each distinct sentence, given as its words, in each language.
+    """
+    keys = []
+    for sentence in line:
+        lang_numbers = numbers.setdefault(sentence.lang, {})
+        if sentence.words:
+            number = lang_numbers.setdefault(sentence.words, len(lang_numbers))
+            keys.append((sentence.lang, number))
+    return keys
 
 
 Say = Callable[[str], None]
@@ -226,37 +253,48 @@ def find_encoders(names: Sequence[str], base: str | None, say: Say) -> list[Name
     """
     from calque.encoders import load_encoder
 
-    places = [
-        each
-        for name in names
-        for each in (_members(Path(name)) if is_collection(Path(name)) else [name])
-    ]
-    found = [_named(place, load_encoder(place)) for place in places]
+    places: list[str | Path] = []
+    for name in names:
+        if is_collection(Path(name)):
+            places += _members(Path(name))
+        else:
+            places.append(name)
+    encoders = [_named(place, load_encoder(place)) for place in places]
     if base is not None:
         befores = [_named(base, load_encoder(base))]
     else:
-        known = (
-            _before(each.encoder, Path(place), say)
-            for place, each in zip(places, found, strict=True)
-        )
-        befores = [before for before in known if before is not None]
-    by_hash: dict[str, NamedEncoder] = {}  # unique encoders, by fingerprint
-    for each in (*found, *befores):
-        by_hash.setdefault(each.encoder.fingerprint, each)
-    first = {before.encoder.fingerprint for before in befores}
-    renamed: dict[str, NamedEncoder] = {}
-    for key in sorted(by_hash, key=lambda key: key not in first):
-        name, k = by_hash[key].name, 2
-        while name in renamed:
-            name, k = f"{by_hash[key].name} {k}", k + 1
-        renamed[name] = replace(by_hash[key], name=name, before=key in first)
-    return list(renamed.values())
+        befores = []
+        for place, named in zip(places, encoders, strict=True):
+            before = _before(named.encoder, Path(place), say)
+            if before is not None:
+                befores.append(before)
+    # Keep one encoder for each fingerprint, and list the base encoders first.
+    by_hash: dict[str, NamedEncoder] = {}
+    for named in (*encoders, *befores):
+        by_hash.setdefault(named.encoder.fingerprint, named)
+    before_hashes = {before.encoder.fingerprint for before in befores}
+    by_name: dict[str, NamedEncoder] = {}
+    for fingerprint in sorted(by_hash, key=lambda fingerprint: fingerprint not in before_hashes):
+        named = by_hash[fingerprint]
+        name = _unused_name(named.name, by_name)
+        by_name[name] = replace(named, name=name, before=fingerprint in before_hashes)
+    return list(by_name.values())
+
+
+def _unused_name(name: str, used: Container[str]) -> str:
+    """Return the name, followed by a number if it is already used."""
+    unused, number = name, 2
+    while unused in used:
+        unused = f"{name} {number}"
+        number += 1
+    return unused
 
 
 def _named(place: str | Path, encoder: Encoder) -> NamedEncoder:
-    return NamedEncoder(
-        Path(place).resolve().name if Path(place).is_dir() else str(place), encoder, False
-    )
+    """Return an encoder with the name of its folder, or with its hub name or bundled name."""
+    folder = Path(place)
+    name = folder.resolve().name if folder.is_dir() else str(place)
+    return NamedEncoder(name, encoder, before=False)
 
 
 def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
@@ -268,31 +306,42 @@ def _before(encoder: Encoder, folder: Path, say: Say) -> NamedEncoder | None:
     record = read_run(folder)
     if encoder.base is not None:  # an encoder with maps contains its base encoder
         name = record.get("encoder") or f"{folder.name} without its maps"
-        return NamedEncoder(str(name), encoder.base, True)
+        return NamedEncoder(str(name), encoder.base, before=True)
     if "encoder" not in record or "towards" not in record:
         return None
-    name, settings = str(record["encoder"]), dict[str, Any](layer=encoder.layer)
-    settings |= {"pooling": encoder.pooling} if isinstance(encoder, HuggingFaceEncoder) else {}
-    recorded = record.get("encoder_path")
-    candidates = [found_place(recorded, folder)] if isinstance(recorded, str) else []
-    candidates += [folder.parent / name, Path(name)]
-    places = [str(place) for place in dict.fromkeys(candidates) if place.exists()]
-    for place in places or [name] * (
-        ":" not in name
-    ):  # loading a name with a colon would import a class
+    name = str(record["encoder"])
+    settings: dict[str, Any] = {"layer": encoder.layer}
+    if isinstance(encoder, HuggingFaceEncoder):
+        settings["pooling"] = encoder.pooling
+    places = _recorded_places(name, record.get("encoder_path"), folder)
+    # Loading a name with a colon would import a class, which only the user may name.
+    names = places or ([] if ":" in name else [name])
+    for place in names:
         try:
             before = load_encoder(place, **settings)
         except CalqueError:
             continue
         if record.get("encoder_fingerprint") in (None, before.fingerprint):
-            return NamedEncoder(name, before, True)
-    why = f"was changed after the alignment ({places[0]})" if places else "was not found"
-    remedy = (
-        f"to compare with it, run calque explore {shlex.quote(str(folder))} --base "
-        f"PATH/TO/{shlex.quote(Path(name).name)}"
+            return NamedEncoder(name, before, before=True)
+    reason = f"was changed after the alignment ({places[0]})" if places else "was not found"
+    say(
+        f"{folder}: the base encoder {name} {reason}; to compare with it, run calque explore "
+        f"{shlex.quote(str(folder))} --base PATH/TO/{shlex.quote(Path(name).name)}"
     )
-    say(f"{folder}: the base encoder {name} {why}; {remedy}")
     return None
+
+
+def _recorded_places(name: str, path: object, folder: Path) -> list[str]:
+    """Return the existing files and folders that can contain the base encoder of a run.
+
+    Args:
+        name, path: the base encoder's name and path in the run's record.
+        folder: folder of the run.
+    """
+    candidates = [folder.parent / name, Path(name)]
+    if isinstance(path, str):
+        candidates.insert(0, found_place(path, folder))
+    return [str(place) for place in dict.fromkeys(candidates) if place.exists()]
 
 
 # -- text
@@ -318,45 +367,46 @@ def find_text(
             pair per file.
         limit: maximum number of lines of each file, evenly spaced.
     """
-    plain = [language_and_path(item) for item in text]
-    texts = [
-        ([read_sentences(p, lang=lang, pretokenized=pretokenized, limit=limit)], False)
-        for lang, p in plain
-    ]
+    # sides of each text, and whether it was used for alignment
+    texts: list[tuple[Sequence[Sentences | Sequence[Sentence]], bool]] = []
+    for lang, path in [language_and_path(item) for item in text]:
+        sentences = read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit)
+        texts.append(([sentences], False))
     pairs = list(langs) * len(test) if len(langs) == 1 else list(langs)
     if len(pairs) != len(test):
         raise SettingError(
             f"--langs must have one pair, or one for each of {len(test)} --test files, got "
             f"{len(pairs)}"
         )
-    parallel = []
     for path, pair in zip(test, pairs, strict=True):
         corpus = read_parallel(
             path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit
         )
         warn_skipped(corpus, path)
-        parallel.append((corpus, False))
+        texts.append(((corpus.source, corpus.target), False))
     if not text and not test:
-        for path, lang, part in (file for name in names for file in _demo_texts(Path(name))):
-            corpus = read_parallel(path, langs=("en", lang), pretokenized=True, limit=limit)
-            parallel.append((corpus, part == "train"))
-        if not parallel:
-            say("neither --text nor --test was given; exploring calque's sample text")
-            parallel = [(_some_pairs(sample_text(lang), limit), False) for lang in LANGUAGES]
-    collection = Collection(
-        [*texts, *(([corpus.source, corpus.target], trained) for corpus, trained in parallel)]
-    )
+        for name in names:
+            for path, lang, split in _demo_texts(Path(name)):
+                corpus = read_parallel(path, langs=("en", lang), pretokenized=True, limit=limit)
+                texts.append(((corpus.source, corpus.target), split == "train"))
+    if not texts:
+        say("neither --text nor --test was given; exploring calque's sample text")
+        for lang in LANGUAGES:
+            corpus = _some_pairs(sample_text(lang), limit)
+            texts.append(((corpus.source, corpus.target), False))
+    collection = Collection(texts)
     if not collection.n_words:
         raise SettingError("the text to explore must contain words, got none")
-    say(
-        f"{collection.n_words:,} words in {len(collection):,} sentences in "
-        f"{', '.join(collection.languages)}"
-        + (f"; {collection.empty:,} empty lines skipped" if collection.empty else "")
-    )
+    languages = ", ".join(collection.languages)
+    summary = f"{collection.n_words:,} words in {len(collection):,} sentences in {languages}"
+    if collection.empty:
+        summary += f"; {collection.empty:,} empty lines skipped"
+    say(summary)
     return collection
 
 
 def _some_pairs(corpus: ParallelCorpus, limit: int | None) -> ParallelCorpus:
+    """Return at most `limit` sentence pairs, evenly spaced."""
     chosen = spread_over(len(corpus), limit)
     return corpus if chosen is None else corpus.take(chosen)
 
@@ -365,16 +415,20 @@ def _demo_texts(folder: Path) -> list[tuple[Path, str, str]]:
     """Return the text files in the folder of a demo, with their language and split; test texts come
     first.
     """
-    matches = (
-        [(file, _DEMO_TEXT.fullmatch(file.name)) for file in (folder / "text").glob("*")]
-        if is_collection(folder)
-        else []
-    )
-    rank = {lang: k for k, lang in enumerate(LANGUAGES)}
-    texts = [(file, match[1], match[2]) for file, match in matches if match]
-    return sorted(
-        texts, key=lambda text: (text[2] != "test", rank.get(text[1], len(rank)), text[1])
-    )
+    if not is_collection(folder):
+        return []
+    texts = []
+    for file in (folder / "text").glob("*"):
+        match = _DEMO_TEXT.fullmatch(file.name)
+        if match:
+            texts.append((file, match[1], match[2]))
+    rank = {lang: number for number, lang in enumerate(LANGUAGES)}
+
+    def sort_key(text: tuple[Path, str, str]) -> tuple[bool, int, str]:
+        _, lang, split = text
+        return split != "test", rank.get(lang, len(rank)), lang
+
+    return sorted(texts, key=sort_key)
 
 
 def place_for(name: str) -> Path:
@@ -384,8 +438,6 @@ def place_for(name: str) -> Path:
     folder = Path(name)
     if is_collection(folder):
         return folder / "explore"
-    return (
-        folder.parent / f"{folder.resolve().name}-explore"
-        if folder.is_dir()
-        else Path("calque-explore")
-    )
+    if folder.is_dir():
+        return folder.parent / f"{folder.resolve().name}-explore"
+    return Path("calque-explore")

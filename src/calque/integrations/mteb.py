@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -32,10 +32,14 @@ from calque.errors import MissingExtraError, SettingError
 from calque.segment import split_spaces
 from calque.text import Sentences
 
-_NORMS = {
-    "euclidean": 2.0,
-    "manhattan": 1.0,
-}  # similarities that are negative distances, with the order of the norm
+if TYPE_CHECKING:
+    from mteb.abstasks.task_metadata import TaskMetadata
+    from mteb.models import ModelMeta
+    from mteb.types import PromptType
+    from numpy.typing import ArrayLike
+
+# similarities that are negative distances, with the order of the norm
+_NORMS = {"euclidean": 2.0, "manhattan": 1.0}
 
 
 class MtebEncoder:
@@ -71,20 +75,27 @@ class MtebEncoder:
         except ImportError as error:
             raise MissingExtraError("mteb", "mteb", "running MTEB tasks") from error
         if encoder.languages or getattr(encoder, "maps", None):
-            fact = f"{encoder.name} needs the language of each text, which MTEB does not pass on"
-            raise SettingError(f"{fact}; evaluate this encoder with calque evaluate … sentences")
+            raise SettingError(
+                f"{encoder.name} needs the language of each text, which MTEB does not pass on; "
+                "evaluate this encoder with calque evaluate … sentences"
+            )
         if pooling is None and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is None:
             pooling = "subwords"
-        self.encoder, self.pooling = encoder, SentencePooling.of(encoder, pooling)
+        self.encoder = encoder
+        self.pooling = SentencePooling.of(encoder, pooling)
+        # Prompts and similarity that are saved in the folder belong to its own pooling.
         saved = text_settings(encoder) if self.pooling.name == "own" else TextSettings()
-        self.prompts, self._similarity = {**saved.prompts, **(prompts or {})}, saved.similarity
+        self.prompts = {**saved.prompts, **(prompts or {})}
+        self._similarity = saved.similarity
         if self.prompts and self.pooling.unit == "words":
             raise SettingError(
                 f"prompts require the pooling own, subwords or cls, got words for {encoder.name}"
             )
+        if not name:
+            name = "calque/" + re.sub(r"[^A-Za-z0-9_.-]+", "-", encoder.name)
         self._meta = ModelMeta.create_empty(
             overwrites={
-                "name": name or f"calque/{re.sub(r'[^A-Za-z0-9_.-]+', '-', encoder.name)}",
+                "name": name,
                 # encoders with equal fingerprints return equal vectors
                 "revision": encoder.fingerprint,
                 "embed_dim": encoder.dim,
@@ -94,7 +105,7 @@ class MtebEncoder:
         )
 
     @property
-    def mteb_model_meta(self) -> Any:
+    def mteb_model_meta(self) -> ModelMeta:
         """Metadata that MTEB saves with its results."""
         return self._meta
 
@@ -102,11 +113,11 @@ class MtebEncoder:
         self,
         inputs: Iterable[Mapping[str, Any]],
         *,
-        task_metadata: Any = None,
+        task_metadata: TaskMetadata | None = None,
         hf_split: str = "",
         hf_subset: str = "",
-        prompt_type: Any = None,
-        **options: Any,
+        prompt_type: PromptType | str | None = None,
+        **options: object,
     ) -> np.ndarray:
         """Return the vectors of the texts under key `text` of all batches, float32 `[n, dim]`;
         texts without a vector get zeros.
@@ -118,7 +129,7 @@ class MtebEncoder:
             hf_split, hf_subset, options: ignored.
         """
         task = _task_of(prompt_type)
-        name: Any = self.pooling.name
+        name = cast("Pooling", self.pooling.name)
         pooling = SentencePooling.of(self.encoder, name, task=task)
         prompt = self._prompt(task_metadata, task)
         if prompt is not None:
@@ -127,19 +138,31 @@ class MtebEncoder:
         # empty words.
         is_joined = isinstance(self.encoder, HuggingFaceEncoder) and pooling.unit == "subwords"
         split = partial(str.split, sep=" ") if is_joined else split_spaces
-        words = [split(text) for batch in inputs for text in batch["text"]]
+        words = []
+        for batch in inputs:
+            words += [split(text) for text in batch["text"]]
         return sentence_vectors(self.encoder, Sentences.of(words), pooling).data
 
-    def _prompt(self, task_metadata: Any, task: str | None) -> str | None:
+    def _prompt(self, task_metadata: TaskMetadata | None, task: str | None) -> str | None:
         """Return the prompt for a task and a type of texts; None means the default prompt."""
         names: list[str] = []  # names of prompts, the most specific first
-        for kind in (getattr(task_metadata, "name", None), getattr(task_metadata, "type", None)):
-            if kind is not None:
-                names += [kind] if task is None else [f"{kind}-{task}", kind]
-        names += PROMPT_NAMES.get(task or "", ())
-        return next((self.prompts[name] for name in names if self.prompts.get(name)), None)
+        for attribute in ("name", "type"):
+            value = getattr(task_metadata, attribute, None)
+            if value is None:
+                continue
+            if task is not None:
+                names.append(f"{value}-{task}")
+            names.append(value)
+        if task is not None:
+            names += PROMPT_NAMES[task]
+        for name in names:
+            if self.prompts.get(name):
+                return self.prompts[name]
+        return None
 
-    def similarity(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+    def similarity(
+        self, embeddings1: ArrayLike | Tensor, embeddings2: ArrayLike | Tensor
+    ) -> Tensor:
         """Return the similarity of every pair of vectors, `[n, m]`: the cosine, or the similarity
         that the folder declares.
         """
@@ -150,22 +173,23 @@ class MtebEncoder:
             )
         return torch.from_numpy(x @ y.T)
 
-    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Tensor:
+    def similarity_pairwise(
+        self, embeddings1: ArrayLike | Tensor, embeddings2: ArrayLike | Tensor
+    ) -> Tensor:
         """Return the similarity of corresponding vectors, `[n]`."""
         x, y = self._compared(embeddings1), self._compared(embeddings2)
         if self._similarity in _NORMS:
-            return -torch.linalg.vector_norm(
-                torch.from_numpy(x - y), ord=_NORMS[self._similarity], dim=1
-            )
+            difference = torch.from_numpy(x - y)
+            return -torch.linalg.vector_norm(difference, ord=_NORMS[self._similarity], dim=1)
         return torch.from_numpy((x * y).sum(axis=1))
 
-    def _compared(self, vectors: Any) -> np.ndarray:
+    def _compared(self, vectors: ArrayLike | Tensor) -> np.ndarray:
         """Return vectors as rows, which are L2-normalised if the similarity is the cosine."""
         rows = _rows(vectors)
         return unit_rows(rows) if self._similarity == "cosine" else rows
 
 
-def _task_of(prompt_type: Any) -> str | None:
+def _task_of(prompt_type: PromptType | str | None) -> str | None:
     """Return "query" or "document" for a prompt type of MTEB, which may be a string or an
     enumeration.
     """
@@ -178,7 +202,8 @@ def _task_of(prompt_type: Any) -> str | None:
     return task
 
 
-def _rows(vectors: Any) -> np.ndarray:
+def _rows(vectors: ArrayLike | Tensor) -> np.ndarray:
     """Return vectors as float32 `[n, dim]`, or `[1, dim]` for a single vector."""
-    data = vectors.detach().cpu().numpy() if isinstance(vectors, Tensor) else np.asarray(vectors)
-    return np.atleast_2d(data).astype(np.float32)
+    if isinstance(vectors, Tensor):
+        vectors = vectors.detach().cpu().numpy()
+    return np.atleast_2d(np.asarray(vectors)).astype(np.float32)

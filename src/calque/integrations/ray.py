@@ -49,21 +49,23 @@ class Encode:
     ):
         self._encoder = load_encoder(encoder, **load)
         require(self._encoder, "measured", rows=("words", "key points"))
-        self._column, self._how = column, {"lang": lang, "pretokenized": pretokenized}
+        self._column, self._lang, self._pretokenized = column, lang, pretokenized
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        text = sentences(rows, self._column, **self._how)
-        found = self._encoder.encode(text)
-        offsets = pa.array(found.offsets, pa.int32())
-        data = pa.FixedSizeListArray.from_arrays(
-            pa.array(np.ascontiguousarray(found.data).reshape(-1)), found.dim
-        )
+        text = sentences(rows, self._column, lang=self._lang, pretokenized=self._pretokenized)
+        vectors = self._encoder.encode(text)
+        # one list of vectors for each sentence, and one list of numbers for each vector
+        offsets = pa.array(vectors.offsets, pa.int32())
+        numbers = pa.array(np.ascontiguousarray(vectors.data).reshape(-1))
+        data = pa.FixedSizeListArray.from_arrays(numbers, vectors.dim)
         columns: dict[str, pa.Array] = {"vectors": pa.ListArray.from_arrays(offsets, data)}
         if self._encoder.rows == "words":
-            covered = np.ones(found.n_words, dtype=bool) if found.covered is None else found.covered
+            covered = vectors.covered
+            if covered is None:
+                covered = np.ones(vectors.n_words, dtype=bool)
             columns["words"] = from_words([sentence.words for sentence in text])
             columns["covered"] = pa.ListArray.from_arrays(offsets, pa.array(covered))
-        return _with(rows, columns)
+        return _with_columns(rows, columns)
 
 
 class Link:
@@ -95,23 +97,24 @@ class Link:
             raise SettingError(
                 f"columns must be the names of the source and target columns, got {columns!r}"
             )
-        self._aligner, self._columns = WordAligner.open(tables), columns
-        self._how: dict[str, Any] = {"symmetrize": symmetrize, "seed": seed, "threads": 1}
-        self._pretokenized, self._posteriors = pretokenized, posteriors
+        self._aligner = WordAligner.open(tables)
+        self._columns = columns
+        self._symmetrize: Symmetrization = symmetrize
+        self._seed = seed
+        self._pretokenized = pretokenized
+        self._posteriors = posteriors
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         langs = self._aligner.langs
-        sides = [
-            [
-                sentence.words
-                for sentence in sentences(rows, name, lang=lang, pretokenized=self._pretokenized)
-            ]
-            for name, lang in zip(self._columns, langs, strict=True)
-        ]
-        pairs = self._aligner.align(ParallelCorpus.of(sides[0], sides[1], langs), **self._how)
-        return _with(
-            rows, {"links": pa.array(pairs.pharaoh_lines(posteriors=self._posteriors), pa.string())}
-        )
+        sides = []
+        for column, lang in zip(self._columns, langs, strict=True):
+            text = sentences(rows, column, lang=lang, pretokenized=self._pretokenized)
+            sides.append([sentence.words for sentence in text])
+        corpus = ParallelCorpus.of(sides[0], sides[1], langs)
+        # one thread, because Ray starts one actor for each core
+        pairs = self._aligner.align(corpus, symmetrize=self._symmetrize, seed=self._seed, threads=1)
+        lines = pairs.pharaoh_lines(posteriors=self._posteriors)
+        return _with_columns(rows, {"links": pa.array(lines, pa.string())})
 
 
 def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = False) -> Sentences:
@@ -122,7 +125,8 @@ def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = Fa
         raise InputError(
             f"no column {column!r}; the table has {', '.join(rows.column_names) or 'no columns'}"
         )
-    split, words = splitter(lang, pretokenized=pretokenized), []
+    split = splitter(lang, pretokenized=pretokenized)
+    words = []
     for item in rows[column].to_pylist():
         if isinstance(item, str):
             words.append(split(item))
@@ -135,7 +139,7 @@ def sentences(rows: pa.Table, column: str, *, lang: str, pretokenized: bool = Fa
     return Sentences(from_words(words), lang)
 
 
-def _with(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
+def _with_columns(rows: pa.Table, columns: dict[str, pa.Array]) -> pa.Table:
     """Return the table with added or replaced columns."""
     rows = rows.drop_columns([name for name in columns if name in rows.column_names])
     for name, values in columns.items():

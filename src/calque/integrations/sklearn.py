@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -15,6 +15,9 @@ try:
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as missing:
     raise MissingExtraError("scikit-learn", "sklearn", "the scikit-learn estimator") from missing
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 _METHODS = ("rotation", "procrustes", "linear")
 
@@ -62,18 +65,13 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         if self.method not in _METHODS:
             raise SettingError(f"method must be one of {', '.join(_METHODS)}, got {self.method!r}")
-        X, y = validate_data(
+        x, targets = validate_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
         )
-        y = y.reshape(len(y), -1)
-        moments = Moments.of(X, y)
-        if self.method == "linear":
-            self.map_: VectorMap = LinearMap(centred=self.centre).fit_moments(moments)
-        elif X.shape[1] == y.shape[1]:
-            self.map_ = (NormalizedRotation if self.centre else Rotation)().fit_moments(moments)
-        else:
-            self.map_ = _narrowed(moments, self.centre)
-        self._n_features_out = y.shape[1]
+        targets = targets.reshape(len(targets), -1)
+        moments = Moments.of(x, targets)
+        self.map_ = _fitted_map(moments, self.method, self.centre)
+        self._n_features_out = targets.shape[1]
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -81,10 +79,10 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         float32 or float64.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return self.map_.transform(X)
+        x = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return self.map_.transform(x)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.target_tags.multi_output = True
@@ -92,20 +90,23 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return tags
 
 
-def _narrowed(moments: Moments, centre: bool) -> VectorMap:
-    """Return a rotation between spaces of different dimensions; vectors of the smaller space are
-    padded with zeros.
-    """
+def _fitted_map(moments: Moments, method: str, centre: bool) -> VectorMap:
+    """Fit the map with this method on the moments of the paired rows."""
+    if method == "linear":
+        return LinearMap(centred=centre).fit_moments(moments)
+    rotation_class = NormalizedRotation if centre else Rotation
     cross = moments.cross if centre else moments.raw_cross
     rows, columns = cross.shape
+    if rows == columns:
+        return rotation_class().fit_moments(moments)
+    # Pad the vectors of the smaller space with zeros, and cut the rotation to the given dimensions.
     size = max(rows, columns)
-    matrix = procrustes(np.pad(cross, ((0, size - rows), (0, size - columns))))[:rows, :columns]
-    means = (
-        (moments.source_mean, moments.target_mean)
-        if centre
-        else (np.zeros(rows), np.zeros(columns))
-    )
-    kind = NormalizedRotation if centre else Rotation
-    return kind.from_arrays(
-        {"matrix": matrix, "source_mean": means[0], "target_mean": means[1]}, moments.n
-    )
+    padded = np.pad(cross, ((0, size - rows), (0, size - columns)))
+    arrays = {
+        "matrix": procrustes(padded)[:rows, :columns],
+        "source_mean": np.zeros(rows),
+        "target_mean": np.zeros(columns),
+    }
+    if centre:
+        arrays["source_mean"], arrays["target_mean"] = moments.source_mean, moments.target_mean
+    return rotation_class.from_arrays(arrays, moments.n)

@@ -13,8 +13,9 @@ otherwise the doc is encoded as one sentence.
 # factory.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -29,6 +30,9 @@ try:
     from spacy.tokens import Doc, Token
 except ImportError as missing:
     raise MissingExtraError("spacy", "spacy", "the spaCy component") from missing
+
+if TYPE_CHECKING:
+    from calque.encoders import Encoder
 
 _FOLDER = "encoder"  # subfolder of a saved pipeline
 
@@ -58,15 +62,16 @@ class WordVectors:
         batch_size: int = 64,
     ):
         check_number("batch_size", batch_size, least=1, whole=True)
-        self._name, self._layer, self._loaded = encoder, layer, None
+        self._name, self._layer = encoder, layer
+        self._encoder: Encoder | None = None
         self.lang, self.batch_size = lang, batch_size
 
     @property
-    def encoder(self) -> Any:
+    def encoder(self) -> "Encoder":
         """The encoder, which is loaded on first use."""
-        if self._loaded is None:
-            self._loaded = _load(self._name, self._layer)
-        return self._loaded
+        if self._encoder is None:
+            self._encoder = _load(self._name, self._layer)
+        return self._encoder
 
     def __call__(self, doc: Doc) -> Doc:
         self._set([doc])
@@ -75,19 +80,24 @@ class WordVectors:
     def pipe(self, stream: Iterable[Doc], *, batch_size: int | None = None) -> Iterator[Doc]:
         """Encode a stream of docs in batches."""
         docs = iter(stream)
-        while some := list(islice(docs, batch_size or self.batch_size)):
-            self._set(some)
-            yield from some
+        size = batch_size or self.batch_size
+        while batch := list(islice(docs, size)):
+            self._set(batch)
+            yield from batch
 
     def _set(self, docs: Sequence[Doc]) -> None:
+        """Encode all sentences of the docs together, and set the vectors of each doc."""
         from calque.encoders.extraction import encode_long
 
-        parts = [(doc, part) for doc in docs for part in _parts(doc)]
+        parts = []  # the doc and the token indices of each sentence
+        words = []
         for doc in docs:
             doc._.calque_vectors = np.zeros((len(doc), self.encoder.dim), np.float32)
+            for part in _parts(doc):
+                parts.append((doc, part))
+                words.append([doc[token].text for token in part.tolist()])
         if not parts:
             return
-        words = [[doc[int(place)].text for place in part] for doc, part in parts]
         vectors = encode_long(self.encoder, Sentences.of(words, self._language(docs[0])))
         for number, (doc, part) in enumerate(parts):
             doc._.calque_vectors[part] = vectors[number]
@@ -98,13 +108,17 @@ class WordVectors:
 
     # -- disk
     # ----------------------------------------------------------------------------------------------
-    def to_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> None:
+    def to_disk(self, path: str | PathLike[str], *, exclude: Sequence[str] = ()) -> None:
         """Save the encoder in the pipeline's folder, with any adapters merged into its weights."""
-        encoder = self.encoder
-        (encoder.merged() if hasattr(encoder, "merged") else encoder).save(Path(path) / _FOLDER)
+        from calque.encoders.trainable import TrainableEncoder
 
-    def from_disk(self, path: Any, *, exclude: Sequence[str] = ()) -> Self:
-        self._loaded = _load(str((Path(path) / _FOLDER).absolute()), None)
+        encoder = self.encoder
+        if isinstance(encoder, TrainableEncoder):
+            encoder = encoder.merged()
+        encoder.save(Path(path) / _FOLDER)
+
+    def from_disk(self, path: str | PathLike[str], *, exclude: Sequence[str] = ()) -> Self:
+        self._encoder = _load(str((Path(path) / _FOLDER).absolute()), None)
         return self
 
 
@@ -120,7 +134,8 @@ def make_component(
     return WordVectors(encoder, layer=layer, lang=lang, batch_size=batch_size)
 
 
-def _load(name: str, layer: int | None) -> Any:
+def _load(name: str, layer: int | None) -> "Encoder":
+    """Load an encoder, and check that it returns word vectors."""
     from calque.encoders.base import require
     from calque.encoders.loading import load_encoder
 
@@ -134,16 +149,18 @@ def _parts(doc: Doc) -> list[np.ndarray]:
     boundaries is one sentence.
     """
     spans = doc.sents if doc.has_annotation("SENT_START") else [doc[:]]
-    found = [
-        np.array([token.i for token in span if not token.is_space], dtype=np.int64)
-        for span in spans
-    ]
-    return [part for part in found if len(part)]
+    parts = []
+    for span in spans:
+        tokens = [token.i for token in span if not token.is_space]
+        if tokens:
+            parts.append(np.array(tokens, dtype=np.int64))
+    return parts
 
 
 # -- extensions of docs and tokens
-# ---------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 def _vectors(doc: Doc) -> np.ndarray:
+    """Return the vectors of a doc's tokens, float32 `[tokens, dim]`."""
     if not isinstance(doc, Doc):
         raise SettingError(
             f"expected a spaCy Doc from a pipeline with calque, got {type(doc).__name__}"
@@ -154,8 +171,10 @@ def _vectors(doc: Doc) -> np.ndarray:
             "this doc has no vectors; process it with a pipeline that contains the component calque"
         )
     if len(vectors) != len(doc):
-        fact = f"the doc has {len(vectors)} vectors for {len(doc)} tokens"
-        raise SettingError(f"{fact}, because it was retokenized after the component calque ran")
+        raise SettingError(
+            f"the doc has {len(vectors)} vectors for {len(doc)} tokens, because it was retokenized "
+            "after the component calque ran"
+        )
     return vectors
 
 
@@ -174,16 +193,20 @@ def links_between(doc: Doc, other: Doc, method: str = "mutual", **options: Any) 
     Returns:
         sorted tuples `(source, target, score)`, which link `doc[source]` to `other[target]`.
     """
-    rows = [_vectors(each) for each in (doc, other)]
-    words = [np.flatnonzero(each.any(axis=1)) for each in rows]
-    sides = [
-        Embeddings(each[of], np.array([0, len(of)])) for each, of in zip(rows, words, strict=True)
-    ]
-    i, j, score = link_matrix(next(cosines(*sides)), method=method, **options)
-    source, target = words[0][i], words[1][j]
-    return [
-        Link(*each) for each in zip(source.tolist(), target.tolist(), score.tolist(), strict=True)
-    ]
+    source_tokens, source = _words_of(doc)
+    target_tokens, target = _words_of(other)
+    i, j, scores = link_matrix(next(cosines(source, target)), method=method, **options)
+    columns = source_tokens[i].tolist(), target_tokens[j].tolist(), scores.tolist()
+    return [Link(*link) for link in zip(*columns, strict=True)]
+
+
+def _words_of(doc: Doc) -> tuple[np.ndarray, Embeddings]:
+    """Return the indices of the tokens that have a vector, int64, and their vectors as one
+    sentence.
+    """
+    vectors = _vectors(doc)
+    tokens = np.flatnonzero(vectors.any(axis=1))
+    return tokens, Embeddings(vectors[tokens], np.array([0, len(tokens)]))
 
 
 if not Doc.has_extension("calque_vectors"):
