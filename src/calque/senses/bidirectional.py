@@ -17,7 +17,7 @@ from calque.encoders.batches import token_batches
 from calque.errors import SettingError, check_number
 from calque.input_texts import Say
 from calque.nn.ragged import Ragged
-from calque.offsets import offsets_of
+from calque.offsets import offsets_of, ranges
 from calque.senses.elmo import ElmoEncoder, ElmoNetwork, character_rows, elmo_options, sentence_ends
 from calque.senses.sense_table import Negatives, Softmax, Targets, WordTable
 from calque.senses.text import FIRST_WORD, UNKNOWN, Mixture, Vocabulary, WordText
@@ -228,30 +228,23 @@ class WordPrediction(Prediction):
         self._rows = model.rows(text.word_types)
 
     def backward(self, update: Update) -> dict[str, float]:
-        texts = []  # ids of each sentence, including the boundary tokens
-        for lang, numbers in update:
-            blocks = self.mixture.languages[lang]
-            for k in numbers.tolist():
-                texts.append(blocks.ids[blocks.offsets[k] : blocks.offsets[k + 1]])
-        predictions = np.array([len(text) - 1 for text in texts])  # in each direction
+        parts = [(self.mixture.languages[lang], numbers) for lang, numbers in update]
+        ids = np.concatenate([blocks.rows(numbers) for blocks, numbers in parts])
+        lengths = np.concatenate([blocks.lengths[numbers] for blocks, numbers in parts])
+        predictions = lengths - 1  # number of predictions per sentence in each direction
         # `Loop` adds the rank to the seed of each update. Subtract it, so that all processes draw
         # the same negatives.
         seed = torch.initial_seed()
         negatives = self.model.head.draw(np.random.default_rng([seed - self.processes.rank, 1]))
-        shard = self.processes.share(np.arange(len(texts)))  # sentences of this process
+        shard = self.processes.share(np.arange(len(lengths)))  # sentences of this process
         loss, selected = torch.zeros((), device=self.model.device), [None, None]
         if len(shard):
             rng = np.random.default_rng([seed, 2, 0])
             drop = _dropout(self.dropout, rng, self.processes.device)
-            shard_predictions = predictions[shard]
-            languages = np.repeat(self._languages(update)[shard], shard_predictions)
+            shard_ids = ids[ranges(offsets_of(lengths)[shard], lengths[shard])]
+            languages = np.repeat(self._languages(update)[shard], predictions[shard])
             with self.processes.autocast():
-                contexts = self.model.contexts(
-                    self._rows,
-                    np.concatenate([texts[k] for k in shard]),
-                    shard_predictions + 1,
-                    drop,
-                )
+                contexts = self.model.contexts(self._rows, shard_ids, lengths[shard], drop)
                 losses, selected = [], []
                 for side in (0, 1):
                     total, side_selected = self._term(

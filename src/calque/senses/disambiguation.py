@@ -383,9 +383,8 @@ def read_senses(
         sentences.append(words)
     if not sentences:
         raise InputError("the document has no <sentence>", path=path)
-    name = unpacked_name(path)
-    if keys is None and name.endswith(_DATA):
-        keys = find_packed(Path(path).with_name(name.removesuffix(_DATA) + _KEYS))
+    if keys is None:
+        keys = _find_keys(path)
     senses: tuple[tuple[str, ...], ...] = ()
     if keys is not None:
         keys_of = _read_keys(keys)
@@ -424,6 +423,14 @@ def _add_instance(
         fact = f"instance ids must be unique, but {name[:40]!r} occurs a second time"
         raise InputError(fact, path=path, line=line)
     instances[name] = lemma, pos
+
+
+def _find_keys(path: str | PathLike[str]) -> Path | None:
+    """Return X.gold.key.txt next to X.data.xml, if it exists."""
+    name = unpacked_name(path)
+    if not name.endswith(_DATA):
+        return None
+    return find_packed(Path(path).with_name(name.removesuffix(_DATA) + _KEYS))
 
 
 def _read_keys(path: str | PathLike[str]) -> dict[str, tuple[str, ...]]:

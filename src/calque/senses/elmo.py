@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ from calque.offsets import ranges
 from calque.storage import json_text, read_json_object, whole
 from calque.text import Sentence, number_words
 from calque.vectors import Embeddings
+
+if TYPE_CHECKING:
+    import h5py
 
 #: ids of special characters, which follow the 256 bytes; the ids in the network's input are higher
 #: by one
@@ -154,6 +157,31 @@ class Reader(nn.Module):
 MOST_LAYERS = 100
 
 
+def _cnn_sizes(
+    options: Mapping[str, Any], max_characters: int
+) -> tuple[list[tuple[int, int]], int, int]:
+    """Check and return the (width, number) pairs of the filters, the dimension of a character
+    vector, and the number of highway layers.
+    """
+    try:
+        filters = [(int(width), int(n)) for width, n in options["filters"]]
+        character_dim, n_highway = int(options["embedding"]["dim"]), options.get("n_highway", 0)
+        widest = max(width for width, _ in filters)
+    except (KeyError, TypeError, ValueError) as error:
+        raise SettingError(
+            f"char_cnn must have filters [[width, n], …] and embedding.dim ({error})"
+        ) from error
+    check_number("n_highway", n_highway, least=0, most=MOST_LAYERS, whole=True)
+    check_number("the number of filters", len(filters), least=1, most=MOST_LAYERS, whole=True)
+    smallest = min(character_dim, *(min(width, n) for width, n in filters))
+    if smallest < 1 or widest > max_characters:
+        raise SettingError(
+            f"char_cnn: filters must have widths of 1 to {max_characters}, and all sizes must be "
+            "positive"
+        )
+    return filters, character_dim, n_highway
+
+
 class CharacterCNN(nn.Module):
     """Character CNN that computes word vectors (Kim et al. 2016; Józefowicz et al. 2016, §3.2).
 
@@ -176,25 +204,9 @@ class CharacterCNN(nn.Module):
         check_number("max_characters_per_token", self.max_characters, least=3, whole=True)
         if self.activation not in ("relu", "tanh"):
             raise SettingError(f"char_cnn.activation must be relu or tanh, got {self.activation!r}")
-        try:
-            self.filters = [(int(width), int(n)) for width, n in options["filters"]]
-            character_dim, n_highway = int(options["embedding"]["dim"]), options.get("n_highway", 0)
-            total = sum(n for _, n in self.filters)
-            self._widest = max(width for width, _ in self.filters)
-        except (KeyError, TypeError, ValueError) as error:
-            raise SettingError(
-                f"char_cnn must have filters [[width, n], …] and embedding.dim ({error})"
-            ) from error
-        check_number("n_highway", n_highway, least=0, most=MOST_LAYERS, whole=True)
-        check_number(
-            "the number of filters", len(self.filters), least=1, most=MOST_LAYERS, whole=True
-        )
-        smallest = min(character_dim, *(min(width, n) for width, n in self.filters))
-        if smallest < 1 or self._widest > self.max_characters:
-            raise SettingError(
-                f"char_cnn: filters must have widths of 1 to {self.max_characters}, and all sizes "
-                "must be positive"
-            )
+        self.filters, character_dim, n_highway = _cnn_sizes(options, self.max_characters)
+        self._widest = max(width for width, _ in self.filters)
+        total = sum(n for _, n in self.filters)
         self.characters = nn.Parameter(torch.empty(rows, character_dim).uniform_(-1, 1))
         self.kernels = nn.ParameterList(
             torch.empty(width * character_dim, n) for width, n in self.filters
@@ -288,17 +300,20 @@ class ElmoNetwork(nn.Module):
         self.size: int = lstm.get("projection_dim")
         self.cell: int = lstm.get("dim")
         self.n_layers: int = lstm.get("n_layers", 1)
-        check_number("lstm.projection_dim", self.size, least=1, whole=True)
-        check_number("lstm.dim", self.cell, least=1, whole=True)
-        check_number("lstm.n_layers", self.n_layers, least=1, most=MOST_LAYERS, whole=True)
         self.skip = bool(lstm.get("use_skip_connections"))
         self.clips = {"cell_clip": lstm.get("cell_clip"), "state_clip": lstm.get("proj_clip")}
-        for name, clip in self.clips.items():
-            if clip is not None:
-                check_number(f"lstm.{name}", clip, least=0)
+        self._check_sizes()
         self.words = CharacterCNN(options["char_cnn"], self.size, rows)
         self.forwards = self._readers()
         self.backwards = self._readers()
+
+    def _check_sizes(self) -> None:
+        check_number("lstm.projection_dim", self.size, least=1, whole=True)
+        check_number("lstm.dim", self.cell, least=1, whole=True)
+        check_number("lstm.n_layers", self.n_layers, least=1, most=MOST_LAYERS, whole=True)
+        for name, clip in self.clips.items():
+            if clip is not None:
+                check_number(f"lstm.{name}", clip, least=0)
 
     def _readers(self) -> nn.ModuleList:
         """Return the layers of one direction."""
@@ -649,31 +664,7 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
     settings = read_json_object(options, "the file does not contain the options of an ELMo model")
     try:
         with h5py.File(weights, "r") as file:
-            rows = len(_dataset(file, "char_embed", weights))
-            # Do not initialise weights, and do not change the random state.
-            with torch.device("meta"):
-                network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
-            # In the options used for training, `n_characters` does not include the mask.
-            n_characters = settings["char_cnn"].get("n_characters", rows)
-            if rows < N_CHARACTERS or n_characters not in (rows, rows + 1):
-                raise InputError(
-                    f"char_embed must have 261 rows and n_characters be 261 or 262, got {rows} and "
-                    f"{n_characters}",
-                    path=weights,
-                )
-            # Check all shapes before memory is allocated, because the sizes may be wrong.
-            for key, _, expected in _layout(network):
-                shape = _dataset(file, key, weights).shape
-                if shape != expected:
-                    raise InputError(
-                        f"{key} must have shape {expected} according to {options.name}, got {shape}",
-                        path=weights,
-                    )
-            network.to_empty(device="cpu")
-            for key, parameter, _ in _layout(network):
-                values = torch.from_numpy(_array(file, key, weights))
-                parameter.data.copy_(values.view(parameter.shape))
-            return network
+            return _read_weights(file, settings, options, weights)
     except SettingError as error:
         raise InputError(str(error), path=options) from error
     except FileNotFoundError as error:
@@ -684,22 +675,47 @@ def read_network(options: Path, weights: Path) -> ElmoNetwork:
         raise InputError(f"{fact}; expected the weights of an ELMo model", path=weights) from error
 
 
-def _dataset(file: Any, key: str, path: Path) -> Any:
+def _read_weights(
+    file: h5py.File, settings: Mapping[str, Any], options: Path, weights: Path
+) -> ElmoNetwork:
+    """Build a network from the content of its options file and from an open weights file."""
+    rows = len(_dataset(file, "char_embed", weights))
+    # Do not initialise weights, and do not change the random state.
+    with torch.device("meta"):
+        network = ElmoNetwork(settings, rows=max(rows, N_CHARACTERS))
+    # In the options used for training, `n_characters` does not include the mask.
+    n_characters = settings["char_cnn"].get("n_characters", rows)
+    if rows < N_CHARACTERS or n_characters not in (rows, rows + 1):
+        raise InputError(
+            f"char_embed must have 261 rows and n_characters be 261 or 262, got {rows} and "
+            f"{n_characters}",
+            path=weights,
+        )
+    # Check all shapes before memory is allocated, because the sizes may be wrong.
+    for key, _, expected in _layout(network):
+        shape = _dataset(file, key, weights).shape
+        if shape != expected:
+            raise InputError(
+                f"{key} must have shape {expected} according to {options.name}, got {shape}",
+                path=weights,
+            )
+    network.to_empty(device="cpu")
+    for key, parameter, _ in _layout(network):
+        values = np.asarray(_dataset(file, key, weights)[...], dtype=np.float32)
+        parameter.data.copy_(torch.from_numpy(values).view(parameter.shape))
+    return network
+
+
+def _dataset(file: h5py.File, key: str, path: Path) -> h5py.Dataset:
     """Return an array of a file without reading its values."""
-    dataset = file.get(key)
-    fact = None
+    dataset: Any = file.get(key)
     if dataset is None:
         fact = "is missing"
     elif not hasattr(dataset, "dtype") or dataset.dtype.kind != "f" or not dataset.shape:
         fact = "is not an array of floating-point numbers"
-    if fact is not None:
-        raise InputError(f"{key} {fact}, expected the weights of a character-based ELMo", path=path)
-    return dataset
-
-
-def _array(file: Any, key: str, path: Path) -> np.ndarray:
-    """Return the values of an array in a file."""
-    return np.asarray(_dataset(file, key, path)[...], dtype=np.float32)
+    else:
+        return dataset
+    raise InputError(f"{key} {fact}, expected the weights of a character-based ELMo", path=path)
 
 
 def write_network(network: ElmoNetwork, folder: Path) -> None:

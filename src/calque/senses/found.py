@@ -189,6 +189,7 @@ def trained_senses(folder: str | PathLike[str]) -> Inventory:
 
 
 def _elmo_senses(path: Path, tables: Sequence[SenseTable]) -> Inventory:
+    """Return the senses of the forward direction."""
     vocabulary = Vocabulary.open(path)
     if len(tables) != 2 or tables[0].n_words != len(vocabulary):
         raise InputError(
@@ -200,6 +201,7 @@ def _elmo_senses(path: Path, tables: Sequence[SenseTable]) -> Inventory:
 
 
 def _bert_senses(path: Path, tables: Sequence[SenseTable]) -> Inventory:
+    """Return the senses of the words that are single subwords."""
     table = tables[0]
     _, tokenizer = open_masked(path)
     n_subwords = len(tokenizer)
@@ -224,10 +226,9 @@ def inventory_of(
     """Return the active senses of the words with indices `numbers` in a table, with the most
     selected senses first. If no sense of a word was ever selected, all its senses have equal
     shares."""
-    index = table.index.cpu()[torch.from_numpy(numbers)]  # [n, S]
-    live = table.live.cpu()[index.clamp(min=0)] & (index >= 0)
+    index, live = table.index.cpu()[numbers], table.active.cpu()[numbers]  # [n, S]
     counts = torch.where(live, table.counts.cpu()[index.clamp(min=0)], -1)
-    # Move the active senses of each word to the front, in the order of their numbers.
+    # Sort the senses of each word by their selections, so that inactive senses (−1) come last.
     n_senses = live.sum(1)
     order = torch.argsort(-counts, dim=1, stable=True)[:, : int(n_senses.max())]
     live, index = live.gather(1, order), index.gather(1, order)
@@ -560,6 +561,8 @@ def _places_by_word(numbers: np.ndarray, n_words: int) -> list[np.ndarray]:
     return np.split(order, firsts)[1:]  # the first part contains −1
 
 
+# -- calque senses
+# --------------------------------------------------------------------------------------------------
 def read_texts(
     texts: Sequence[str], *, pretokenized: bool = False, limit: int | None = None
 ) -> list[Sentences]:
@@ -703,6 +706,7 @@ def write_senses(
 
 
 def _induced(folder: str | Path, texts: Sequence[Sentences], word: str = "") -> ContextSenses:
+    """Induce senses from texts with the encoder in a folder."""
     if not texts:
         raise SettingError(
             "senses are induced from text; add --text FILE, or --trained for the senses learned in "

@@ -110,9 +110,10 @@ def train_wordpiece(
     def tokenizer(*vocabulary: dict[str, int]) -> BertWordPieceTokenizer:
         return BertWordPieceTokenizer(*vocabulary, lowercase=lower, strip_accents=False)
 
-    words = Counter(word for line in lines for word in line.split())
+    words, letter_counts, inner_letters = Counter[str](), Counter[str](), set[str]()
+    for line in lines:
+        words.update(line.split())
     trained = tokenizer()
-    letter_counts, inner_letters = Counter[str](), set[str]()
     for word, n in words.items():
         normalised = trained.normalizer.normalize_str(word)
         for part, _ in trained.pre_tokenizer.pre_tokenize_str(normalised):
@@ -304,12 +305,9 @@ class MaskedLanguageModel(LanguageModel):
         counts = np.zeros(len(tokenizer), dtype=np.int64)  # frequency of each subword
         for language_blocks in blocks.values():
             counts += np.bincount(language_blocks.ids, minlength=len(tokenizer))
-        softmax = None
-        if self.senses is not None:  # the output vectors are not tied to the embeddings
-            (table,) = self.senses.tables(counts, model.config.hidden_size)
-            if started is not None:
-                _copy_output(started, table)
-            softmax = Softmax([table]).to(processes.device)
+        softmax = self._softmax(counts, model.config.hidden_size, started)
+        if softmax is not None:
+            softmax.to(processes.device)
         words = whole_words(encoder, dictionaries)
         by_frequency = dict(sorted(words.items(), key=lambda item: -counts[item[1]]))
         translations = self._translations(dictionaries, list(mixture.languages), by_frequency)
@@ -362,6 +360,23 @@ class MaskedLanguageModel(LanguageModel):
                 f"but the tokenizer has {len(tokenizer)} subwords, and the block length is "
                 f"{self.length}"
             )
+
+    def _softmax(
+        self, counts: np.ndarray, dim: int, started: BertForMaskedLM | None
+    ) -> Softmax | None:
+        """Return a softmax over senses, which is not tied to the embeddings, or None if the model
+        has no senses.
+
+        Args:
+            counts: frequency of each subword in the text, int64 `[vocabulary]`.
+            started: model whose training is continued.
+        """
+        if self.senses is None:
+            return None
+        (table,) = self.senses.tables(counts, dim)
+        if started is not None:
+            _copy_output(started, table)
+        return Softmax([table])
 
     def _new_model(self, tokenizer: PreTrainedTokenizerFast) -> BertForMaskedLM:
         from transformers import BertConfig, BertForMaskedLM

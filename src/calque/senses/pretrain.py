@@ -89,7 +89,7 @@ def pretrain(
     method = model_class(model)(**settings)
     if model == "elmo":
         h5py_module()  # so that a missing package is reported before the training
-    read_dictionaries = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
+    opened_dictionaries = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
     corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
     held_out_texts = []
     if held_out:
@@ -100,7 +100,7 @@ def pretrain(
         trained = method.train(
             corpora,
             folder=folder / TRAINING,
-            dictionaries=read_dictionaries,
+            dictionaries=opened_dictionaries,
             checkpoint_every=checkpoint_every,
             progress=progress,
             say=say,
@@ -112,7 +112,7 @@ def pretrain(
         if preset is not None:
             record["preset"] = preset
         if method.senses is not None:
-            record["senses"] = _about_senses(trained, read_dictionaries)
+            record["senses"] = _about_senses(trained, opened_dictionaries)
         record["scores"] = [score.to_dict() for score in scores]
         if is_first():
             trained.save(folder)
@@ -144,14 +144,11 @@ def settings_for(
     if translated or (preset is not None and len(langs) > 1):
         settings["alpha"] = 0.0  # sample all languages equally often
     settings |= options or {}
-    if senses is None:
-        return settings
-    sense_settings = dict(_PAPER_SENSES[model]) if preset == "paper" else {}
-    if isinstance(senses, int):
-        sense_settings["senses"] = senses
-    else:
-        sense_settings |= senses
-    return {**settings, "senses": Senses(**sense_settings)}
+    if senses is not None:
+        sense_settings = dict(_PAPER_SENSES[model]) if preset == "paper" else {}
+        sense_settings |= {"senses": senses} if isinstance(senses, int) else senses
+        settings["senses"] = Senses(**sense_settings)
+    return settings
 
 
 def _perplexity(trained: Pretrained, text: Sentences, name: str) -> list[Score]:
@@ -249,8 +246,7 @@ def _about_senses(trained: Pretrained, dictionaries: Sequence[Dictionary]) -> di
     assert trained.softmax is not None
     tables = []
     for table in trained.softmax.senses:
-        index, live = table.index.cpu(), table.live.cpu()
-        n_senses = (live[index.clamp(min=0)] & (index >= 0)).sum(1).numpy()  # active ones
+        n_senses = table.active.sum(1).cpu().numpy()
         words_by_senses = {str(k): n for k, n in enumerate(np.bincount(n_senses).tolist()) if n}
         tables.append(
             {

@@ -117,6 +117,11 @@ class SenseTable(nn.Module):
     def n_words(self) -> int:
         return len(self.index)
 
+    @property
+    def active(self) -> Tensor:
+        """Mask of the active senses of each word, bool `[n_words, S]`."""
+        return (self.index >= 0) & self.live[self.index.clamp(min=0)]
+
     # -- selection
     # ----------------------------------------------------------------------------------------------
     @torch.no_grad()
@@ -250,9 +255,7 @@ class SenseTable(nn.Module):
         """Return the most selected active sense of each word (the first in a tie), int64
         `[n_words]`.
         """
-        classes = self.index.clamp(min=0)  # replaces the padding
-        active = (self.index >= 0) & self.live[classes]
-        counts = torch.where(active, self.counts[classes], -1)  # [n_words, S]
+        counts = torch.where(self.active, self.counts[self.index.clamp(min=0)], -1)  # [n_words, S]
         return self.index.gather(1, counts.argmax(1, keepdim=True)).squeeze(1)
 
     @torch.no_grad()

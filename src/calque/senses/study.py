@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -52,16 +52,7 @@ def check_pretraining(name: str, table: Mapping[str, Any], source: str) -> None:
     check(where, table, {**of(model_class(model), "start"), **_TYPES})
     if isinstance(senses, Mapping):
         check(f"{where}.senses", senses, of(Senses))
-    if table.get("apart") and table.get("pairs"):
-        raise SettingError(f"{where}: apart and pairs cannot be combined")
-    if table.get("pairs") and (source not in texts or len(texts) < 2):
-        raise SettingError(
-            f"{where}: pairs needs texts in the source language {source} and in another language"
-        )
-    dictionaries = table.get("dictionaries", {})
-    if dictionaries and ("senses" not in table or table.get("apart")):
-        raise SettingError(f"{where}: dictionaries need senses, and cannot be combined with apart")
-    _check_dictionaries(where, table, dictionaries, source)
+    _check_runs(where, table, source)
     options = {key: value for key, value in table.items() if key not in _TYPES}
     try:
         settings = settings_for(
@@ -69,7 +60,7 @@ def check_pretraining(name: str, table: Mapping[str, Any], source: str) -> None:
             preset=table.get("preset"),
             senses=senses,
             langs=list(texts),
-            translated=bool(dictionaries),
+            translated=bool(table.get("dictionaries")),
             options=options,
         )
         model_class(model)(**settings)  # checks the values
@@ -77,17 +68,26 @@ def check_pretraining(name: str, table: Mapping[str, Any], source: str) -> None:
         raise SettingError(f"{where}: {error}") from error
 
 
-def _check_dictionaries(
-    where: str, table: Mapping[str, Any], names: Iterable[str], source: str
-) -> None:
-    """Check that each dictionary is between two languages of a training run."""
+def _check_runs(where: str, table: Mapping[str, Any], source: str) -> None:
+    """Check which texts and dictionaries are used in which training run."""
+    apart, pairs, texts = table.get("apart"), table.get("pairs"), table["texts"]
+    if apart and pairs:
+        raise SettingError(f"{where}: apart and pairs cannot be combined")
+    if pairs and (source not in texts or len(texts) < 2):
+        raise SettingError(
+            f"{where}: pairs needs texts in the source language {source} and in another language"
+        )
+    dictionaries = table.get("dictionaries", {})
+    if dictionaries and ("senses" not in table or apart):
+        raise SettingError(f"{where}: dictionaries need senses, and cannot be combined with apart")
+    # Each dictionary must be between two languages of a training run.
     runs = trainings(table, source)
-    for name in names:
+    for name in dictionaries:
         if not any(pair_of(name, list(run.texts)) for run in runs):
-            langs = f"{source} and another of" if table.get("pairs") else "two of"
+            langs = f"{source} and another of" if pairs else "two of"
             raise SettingError(
-                f"{where}.dictionaries: keys must name {langs} {', '.join(table['texts'])}, e.g. "
-                f"en-de, got {name!r}"
+                f"{where}.dictionaries: keys must name {langs} {', '.join(texts)}, e.g. en-de, "
+                f"got {name!r}"
             )
 
 
