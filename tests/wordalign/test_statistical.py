@@ -214,15 +214,15 @@ def test_extra_text_improves_links():
 
 
 def test_the_model_is_selected_by_text_size_or_settings(text, monkeypatch):
-    assert WordAligner.train(text[0]).model.kind == "gibbs"
+    assert WordAligner.train(text[0]).model.name == "gibbs"
     monkeypatch.setattr(statistical, "FEW", 600)
-    assert WordAligner.train(text[0]).model.kind == "hmm"
+    assert WordAligner.train(text[0]).model.name == "hmm"
     for settings, kind in (
         (FastAlignSettings(), "fast-align"),
         (HmmSettings(), "hmm"),
         (GibbsSettings(), "gibbs"),
     ):
-        assert WordAligner.train(text[0][:20], settings=settings).model.kind == kind
+        assert WordAligner.train(text[0][:20], settings=settings).model.name == kind
 
 
 def test_empty_text_has_no_links():

@@ -29,10 +29,14 @@ from calque.offsets import offsets_of
 
 ROOM = 1 << 22  # initial capacity of the array of type pairs
 F = np.float32
+# Increment and multipliers of SplitMix64, and the numbers of bits by which it shifts; uint64,
+# because Numba converts a sum of uint64 and int64 to float64.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _A, _B = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
 
+# Decorators of compiled loops: `loop` follows IEEE 754, `fast_loop` assumes that there are neither
+# NaN nor infinities, and a `fast_part` is inlined into a `fast_loop`.
 loop = njit(cache=True, nogil=True, error_model="numpy")
 _SAME_ON_ALL_PROCESSORS = {"nnan", "ninf", "nsz"}
 fast_loop = njit(cache=True, nogil=True, error_model="numpy", fastmath=_SAME_ON_ALL_PROCESSORS)
@@ -208,16 +212,17 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
         first[word + 1] += 1
     for s in range(n_source):
         first[s + 1] += first[s]
-    place, order, sentence = (
-        first.copy(),
-        np.empty(len(source), np.int64),
-        np.empty(len(source), np.int32),
-    )
+    # Sort the source words by type: `order` and `sentence` contain the position of each word in the
+    # text and its sentence, and `first` the first word of each type.
+    place = first.copy()
+    order, sentence = np.empty(len(source), np.int64), np.empty(len(source), np.int32)
     for b in range(len(origin)):
         for k in range(source_offsets[b], source_offsets[b + 1]):
             order[place[source[k]]], sentence[place[source[k]]] = k, b
             place[source[k]] += 1
     starts, cells = np.zeros(n_source + 1, np.int64), np.empty(n_cells, np.uint32)
+    # `stamp` contains the last pair of each target type. The pair belongs to the current source
+    # type if its index is at least `row`, so `stamp` need not be cleared between source types.
     target, stamp, n = np.empty(min(n_cells, ROOM), np.int32), np.full(n_target, -1, np.int64), 0
     for s in range(n_source):
         row = n
@@ -226,14 +231,14 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
             if origin[b] < 0:
                 continue
             low, length = offsets[b], offsets[b + 1] - offsets[b]
-            if n + length > len(target):
+            if n + length > len(target):  # each word of the sentence may form a new pair
                 grown = np.empty(max(2 * len(target), n + length), np.int32)
                 grown[:n] = target[:n]
                 target = grown
             cell = origin[b] + (order[p] - source_offsets[b]) * length
-            for j in range(
-                length
-            ):  # branch-free, because a branch on new pairs would be unpredictable
+            # Branch-free, because a branch on new pairs would be unpredictable. target[n] is
+            # overwritten until n is increased.
+            for j in range(length):
                 t = words[low + j]
                 seen = stamp[t]
                 pair = seen if seen >= row else n
@@ -247,7 +252,8 @@ def number_pairs(source, source_offsets, n_source, words, offsets, n_target, ori
 
 @loop
 def match(starts, target, other_starts, other_target, n_target):
-    """Compute the result of `Pairs.find`."""
+    """Compute the result of `Pairs.find`; the largest target type is below `n_target`."""
+    # `slot` contains the pair of the current source type with each target type in `other`, or −1.
     slot, numbers = np.full(n_target, -1, np.int64), np.full(len(target), -1, np.int64)
     for s in range(min(len(starts), len(other_starts)) - 1):
         if starts[s] == starts[s + 1]:

@@ -34,12 +34,8 @@ from calque.wordalign.vocabulary import AS_IS
 
 # probability of all type pairs before training; after training, probability of new type pairs
 UNSEEN = 1e-9
-STEPS, RATE, LOWEST, HIGHEST = (
-    8,
-    20.0,
-    0.1,
-    14.0,
-)  # settings and bounds of the gradient ascent on the tension
+# Number of steps, learning rate and bounds of the gradient ascent on the tension.
+STEPS, RATE, LOWEST, HIGHEST = 8, 20.0, 0.1, 14.0
 
 
 @dataclass(frozen=True)
@@ -77,18 +73,18 @@ class Direction:
     tension: float
 
 
-class DiagonalModel(Model):
+class DiagonalModel(Model[FastAlignSettings]):
     """fast_align models of both directions, which are trained independently."""
 
-    kind = "fast-align"
+    name = "fast-align"
     settings_type = FastAlignSettings
     classes = AS_IS
 
     @classmethod
     def settings_of(cls, saved: dict[str, Any]) -> FastAlignSettings:
-        return FastAlignSettings(
-            **{name: value for name, value in saved.items() if name != "optimize_tension"}
-        )
+        # Files of earlier versions contain this setting, which no longer exists.
+        known = {name: value for name, value in saved.items() if name != "optimize_tension"}
+        return FastAlignSettings(**known)
 
     def __init__(
         self, settings: FastAlignSettings, pairs: Pairs, forward: Direction, backward: Direction
@@ -112,22 +108,21 @@ class DiagonalModel(Model):
         for across, trained in zip((True, False), self.directions, strict=True):
             null_table = np.full(bitext.sides(across)[1].n_types, UNSEEN)
             null_table[: len(trained.null_table)] = trained.null_table
-            table = np.append(trained.table, UNSEEN)[
-                numbers
-            ]  # index -1 stands for pairs outside the training text
-            further = Direction(table, null_table, trained.tension)
-            tasks.append(partial(one_pass, bitext, across, self.settings, further, out))
+            # Index −1, of pairs outside the training text, refers to the appended value.
+            table = np.append(trained.table, UNSEEN)[numbers]
+            direction = Direction(table, null_table, trained.tension)
+            tasks.append(partial(one_pass, bitext, across, self.settings, direction, out))
         run(tasks, job.threads)
         job.step()
         return out
 
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = self.pairs.arrays()
-        for name, d in zip(("forward", "backward"), self.directions, strict=True):
+        for name, direction in zip(("forward", "backward"), self.directions, strict=True):
             arrays |= {
-                f"{name}.table": d.table,
-                f"{name}.null": d.null_table,
-                f"{name}.tension": np.array([d.tension]),
+                f"{name}.table": direction.table,
+                f"{name}.null": direction.null_table,
+                f"{name}.tension": np.array([direction.tension]),
             }
         return arrays
 
@@ -135,11 +130,15 @@ class DiagonalModel(Model):
     def from_arrays(
         cls, arrays: dict[str, np.ndarray], settings: FastAlignSettings
     ) -> DiagonalModel:
-        both = [
-            Direction(arrays[f"{n}.table"], arrays[f"{n}.null"], float(arrays[f"{n}.tension"][0]))
-            for n in ("forward", "backward")
-        ]
-        return cls(settings, Pairs.from_arrays(arrays), *both)
+        forward, backward = (
+            Direction(
+                arrays[f"{name}.table"],
+                arrays[f"{name}.null"],
+                float(arrays[f"{name}.tension"][0]),
+            )
+            for name in ("forward", "backward")
+        )
+        return cls(settings, Pairs.from_arrays(arrays), forward, backward)
 
 
 def _train(
@@ -149,33 +148,40 @@ def _train(
     out: Links,
     step: Callable[[], object],
 ) -> Direction:
+    """Train one direction by EM, write the links to `out`, and return the parameters."""
     given, observed = bitext.sides(across)
     pairs = bitext.pairs
-    d = Direction(np.full(len(pairs), UNSEEN), np.full(observed.n_types, UNSEEN), settings.tension)
+    direction = Direction(
+        np.full(len(pairs), UNSEEN), np.full(observed.n_types, UNSEEN), settings.tension
+    )
+    # The expected feature depends only on sentence lengths, so it is computed once for each pair of
+    # lengths.
     used = bitext.used
     lengths = np.stack([np.diff(observed.offsets)[used], np.diff(given.offsets)[used]], 1)
     shapes, times = np.unique(lengths, axis=0, return_counts=True)
     n_observed = max(1, int(lengths[:, 0].sum()))
     for iteration in range(settings.iterations - 1):
         counts, nulls = np.zeros(len(pairs)), np.zeros(observed.n_types)
-        feature = one_pass(bitext, across, settings, d, None, counts, nulls) / n_observed
-        if iteration:
+        feature = one_pass(bitext, across, settings, direction, None, counts, nulls) / n_observed
+        if iteration:  # from the second pass on (section 2.2)
             for _ in range(STEPS):
-                expected = expected_feature(shapes, times, d.tension, settings.exact) / n_observed
-                d.tension = min(HIGHEST, max(LOWEST, d.tension + (feature - expected) * RATE))
+                tension = direction.tension
+                expected = expected_feature(shapes, times, tension, settings.exact) / n_observed
+                tension += (feature - expected) * RATE
+                direction.tension = min(HIGHEST, max(LOWEST, tension))
         normalize(across, pairs.starts, pairs.target, counts, nulls, settings.alpha, given.n_types)
-        d.table, d.null_table = counts, nulls
+        direction.table, direction.null_table = counts, nulls
         step()
-    one_pass(bitext, across, settings, d, out)
+    one_pass(bitext, across, settings, direction, out)
     step()
-    return d
+    return direction
 
 
 def one_pass(
     bitext: Bitext,
     across: bool,
     settings: FastAlignSettings,
-    d: Direction,
+    direction: Direction,
     out: Links | None,
     counts: np.ndarray | None = None,
     nulls: np.ndarray | None = None,
@@ -183,21 +189,22 @@ def one_pass(
     """Run one pass in one direction, which updates the counts or writes links to `out`; return the
     result of `expectation`.
     """
-    none = np.zeros(0)
-    links, posterior = (
-        (np.zeros(0, np.int32), np.zeros(0, np.float32)) if out is None else out.direction(across)
-    )
+    # Compiled loops need arrays of a fixed type, so an empty array stands for None.
+    if out is None:
+        links, posterior = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    else:
+        links, posterior = out.direction(across)
     return expectation(
         bitext.used,
         bitext.text(across),
         bitext.longest,
-        d.table,
-        d.null_table,
-        d.tension,
+        direction.table,
+        direction.null_table,
+        direction.tension,
         settings.null,
         settings.exact,
-        none if counts is None else counts,
-        none if nulls is None else nulls,
+        np.zeros(0) if counts is None else counts,
+        np.zeros(0) if nulls is None else nulls,
         links,
         posterior,
     )
@@ -211,6 +218,7 @@ def diagonal(j, m, n, tension, row):
     return the sum.
     """
     below = int(j * n / m)  # last position at or below the diagonal
+    # On each side of the diagonal, the values form a geometric series.
     ratio = math.exp(-tension / n)
     total = 0.0
     value = math.exp(-tension * (j / m - below / n))
@@ -259,9 +267,9 @@ def transposed_sum(j, m, n, tension):
     """
     below = int(j * m / n)
     ratio = math.exp(-tension / m)
-    above = (
-        m - below if m >= below else (1 << 32) + m - below
-    )  # as with the unsigned integers of the program
+    above = m - below
+    if above < 0:  # the program computes with unsigned integers
+        above += 1 << 32
     total = 0.0
     if above:
         total += (
@@ -290,14 +298,14 @@ def expectation(
     """Add the expected counts of one direction to `counts` and `null_counts`. If `links` is not
     empty, instead write the best position of each observed word to `links`. Return the sum of the
     feature -|i / n - j / m| weighted by the posteriors."""
-    row, mass, learn = np.empty(longest), np.empty(longest), len(links) == 0
+    row, mass = np.empty(longest), np.empty(longest)
+    learn = len(links) == 0
     feature = 0.0
     for b in sentences:
         left, cell = text.observed_offsets[b], text.origin[b]
-        n, m = (
-            text.given_offsets[b + 1] - text.given_offsets[b],
-            text.observed_offsets[b + 1] - left,
-        )
+        n = text.given_offsets[b + 1] - text.given_offsets[b]
+        m = text.observed_offsets[b + 1] - left
+        # Distances in `cells` between adjacent given words and between adjacent observed words.
         down, right = (m, 1) if text.across else (1, n)
         for j in range(m):
             f = text.observed[left + j]
@@ -306,7 +314,7 @@ def expectation(
             first = cell + j * right
             mine = text.cells[first : first + (n - 1) * down + 1 : down]
             total = empty
-            for i in range(n):
+            for i in range(n):  # E step: p(a_j = i, f_j), up to the constant `total`
                 p = table[mine[i]] * row[i] * even
                 mass[i] = p
                 total += p
@@ -350,15 +358,18 @@ def normalize(across, starts, target, counts, nulls, alpha, n_given):
     """Replace the counts with the weights of variational Bayes, which sum to at most 1 for each
     given type.
     """
+    # First the denominator of each given type e, then the numerator of each pair.
     total = np.zeros(n_given)
     for s in range(len(starts) - 1):
         for p in range(starts[s], starts[s + 1]):
-            total[s if across else target[p]] += counts[p] + alpha
+            e = s if across else target[p]
+            total[e] += counts[p] + alpha
     for e in range(len(total)):
         total[e] = exp_digamma(total[e]) if total[e] > 0 else 1.0
     for s in range(len(starts) - 1):
         for p in range(starts[s], starts[s + 1]):
-            counts[p] = exp_digamma(counts[p] + alpha) / total[s if across else target[p]]
+            e = s if across else target[p]
+            counts[p] = exp_digamma(counts[p] + alpha) / total[e]
     whole = 0.0
     for f in range(len(nulls)):
         whole += nulls[f] + alpha

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,9 +36,8 @@ from calque.wordalign.model import Job, Links, Model, run
 from calque.wordalign.prior import Prior, prior_of
 
 REACH = 100  # maximum jump width; wider jumps share the count of this width
-FERTILITIES = (
-    12  # number of fertility counts per word type; higher fertilities share the last count
-)
+# number of fertility counts per word type; higher fertilities share the last count
+FERTILITIES = 12
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,12 @@ class DirectionTables:
         given, observed = bitext.sides(across)
         types = bitext.pairs.source if across else bitext.pairs.target
         return cls(
-            np.zeros(len(prior), np.float32),
-            np.zeros(given.n_types, np.float32),
-            np.bincount(types, prior, minlength=given.n_types).astype(np.float32),
-            np.zeros(observed.n_types, np.float32),
-            np.zeros(2 * REACH + 1),
-            np.zeros((given.n_types, FERTILITIES), np.float32),
+            counts=np.zeros(len(prior), np.float32),
+            given_total=np.zeros(given.n_types, np.float32),
+            given_prior=np.bincount(types, prior, minlength=given.n_types).astype(np.float32),
+            observed_null=np.zeros(observed.n_types, np.float32),
+            jumps=np.zeros(2 * REACH + 1),
+            fertilities=np.zeros((given.n_types, FERTILITIES), np.float32),
         )
 
     def with_counts(self, old: DirectionTables, numbers: np.ndarray) -> DirectionTables:
@@ -130,6 +129,9 @@ class DirectionTables:
             trained = getattr(old, name)
             getattr(self, name)[: len(trained)] = trained
         return self
+
+
+_TABLES = [column.name for column in fields(DirectionTables)]
 
 
 class State(NamedTuple):
@@ -182,47 +184,44 @@ class Chain:
         keys: np.ndarray,
         prior: Prior,
     ):
-        self.sentences, self.text, self.keys, self.prior = (
-            bitext.used,
-            bitext.text(across),
-            keys,
-            prior,
-        )
+        self.sentences, self.text = bitext.used, bitext.text(across)
+        self.keys, self.prior = keys, prior
         self.settings, self.trained = settings, trained
+        # `slots` maps each jump of up to `middle` positions to its count in `DirectionTables.jumps`.
+        # The compiled loops use one count for each jump, so that they need not clip jumps.
         middle = 2 * bitext.longest + 2
         self.slots = np.clip(np.arange(2 * middle + 1) - middle, -REACH, REACH) + REACH
         self.given_prior = begin.given_prior
         self.state = State(
-            links,
-            begin.counts.copy(),
-            begin.given_total.copy(),
-            begin.observed_null.copy(),
-            np.zeros(3),
-            begin.jumps[self.slots],
-            begin.fertilities.copy(),
-            np.zeros(FERTILITIES, F),
-            np.array([seed], dtype=np.uint64),
+            links=links,
+            counts=begin.counts.copy(),
+            given_total=begin.given_total.copy(),
+            observed_null=begin.observed_null.copy(),
+            sums=np.zeros(3),
+            jumps=begin.jumps[self.slots],
+            fertilities=begin.fertilities.copy(),
+            fertility_prior=np.zeros(FERTILITIES, F),
+            generator=np.array([seed], dtype=np.uint64),
         )
 
     def settle(self, prior: np.ndarray) -> None:
         """Add the priors to the counts."""
         state, strength = self.state, self.settings.jump_strength
-        counted = (
-            self.trained or state
-        )  # sums over a new text would depend on its out-of-vocabulary words
+        # Sums over a new text would depend on its out-of-vocabulary words, so they are those of the
+        # training text.
+        counted = state if self.trained is None else self.trained
         nulls, jumps = counted.observed_null, counted.jumps
-        state.sums[:] = nulls.sum(dtype=np.float64), jumps.sum() + len(jumps) * strength, len(nulls)
+        state.sums[0] = nulls.sum(dtype=np.float64)
+        state.sums[1] = jumps.sum() + len(jumps) * strength
+        state.sums[2] = len(nulls)
         shape = counted.fertilities.sum(0, dtype=np.float64) + 1
         state.fertility_prior[:] = self.settings.fertility_strength * shape / shape.sum()
-        for array, more in (
-            (state.counts, prior),
-            (state.given_total, self.given_prior),
-            (state.jumps, strength),
-        ):
-            array += more
+        np.add(state.counts, prior, out=state.counts)
+        np.add(state.given_total, self.given_prior, out=state.given_total)
+        np.add(state.jumps, strength, out=state.jumps)
 
     def sweep(self, learn: bool, marginal: np.ndarray, null_marginal: np.ndarray) -> None:
-        """Resample all links."""
+        """Resample all links; the arguments are those of `sample`."""
         null, strength = F(self.settings.null), F(self.settings.null_strength)
         sample(
             self.sentences,
@@ -243,22 +242,23 @@ class Chain:
         jumps = np.bincount(
             self.slots, state.jumps - self.settings.jump_strength, minlength=2 * REACH + 1
         )
+        # Rounding can make a difference slightly negative.
         return DirectionTables(
-            np.maximum(state.counts - prior, 0),
-            np.maximum(state.given_total - self.given_prior, 0),
-            self.given_prior,
-            state.observed_null,
-            jumps,
-            state.fertilities,
+            counts=np.maximum(state.counts - prior, 0),
+            given_total=np.maximum(state.given_total - self.given_prior, 0),
+            given_prior=self.given_prior,
+            observed_null=state.observed_null,
+            jumps=jumps,
+            fertilities=state.fertilities,
         )
 
 
-class GibbsModel(Model):
+class GibbsModel(Model[GibbsSettings]):
     """Trained Gibbs sampler: the HMM that initialises the chains, and the mean counts of all chains
     in both directions.
     """
 
-    kind = "gibbs"
+    name = "gibbs"
     settings_type = GibbsSettings
 
     def __init__(
@@ -277,40 +277,40 @@ class GibbsModel(Model):
         prior = priors(settings.strength, settings.spelling)[job.alike()]
         tables = [DirectionTables.empty(job.bitext, across, prior) for across in (True, False)]
         chains = _chains(job, settings, passes, hmm.tables, tables, (None, None))
-        del passes
-        run(
-            [
-                partial(tally, chain.sentences, chain.text, chain.state)
-                for side in chains
-                for chain in side
-            ],
-            job.threads,
-        )
+        del passes  # frees its memory
+        tasks = []
+        for chain in [*chains[0], *chains[1]]:
+            tasks.append(partial(tally, chain.sentences, chain.text, chain.state))
+        run(tasks, job.threads)
         links = _sample(job, chains, prior, settings, learn=True)
-        means = [_mean([chain.tables(prior) for chain in side]) for side in chains]
-        return cls(settings, hmm, *means), links
+        forward, backward = (
+            _mean([chain.tables(prior) for chain in of_direction]) for of_direction in chains
+        )
+        return cls(settings, hmm, forward, backward), links
 
     def links(self, job: Job) -> Links:
         bitext, settings = job.bitext, self.settings
         prior = priors(settings.strength, settings.spelling)[job.alike()]
         numbers = bitext.pairs.find(self.hmm.tables.pairs)
+        forward, backward = self.directions
         tables = [
-            DirectionTables.empty(bitext, across, prior).with_counts(old, numbers)
-            for across, old in zip((True, False), self.directions, strict=True)
+            DirectionTables.empty(bitext, True, prior).with_counts(forward, numbers),
+            DirectionTables.empty(bitext, False, prior).with_counts(backward, numbers),
         ]
-        chains = _chains(job, settings, *self.hmm.passes(job), tables, self.directions)
+        passes, hmm_tables = self.hmm.passes(job)
+        chains = _chains(job, settings, passes, hmm_tables, tables, self.directions)
         return _sample(job, chains, prior, settings, learn=False)
 
     @classmethod
-    def settings_of(cls, saved: dict) -> GibbsSettings:
-        return GibbsSettings(**{**saved, "hmm": HmmSettings(**saved["hmm"])})
+    def settings_of(cls, saved: dict[str, Any]) -> GibbsSettings:
+        values: dict[str, Any] = saved | {"hmm": HmmSettings(**saved["hmm"])}
+        return GibbsSettings(**values)
 
     def arrays(self) -> dict[str, np.ndarray]:
         arrays = {f"hmm.{name}": array for name, array in self.hmm.arrays().items()}
-        for name, tables in zip(("forward", "backward"), self.directions, strict=True):
-            arrays |= {
-                f"{name}.{column.name}": getattr(tables, column.name) for column in fields(tables)
-            }
+        for direction, tables in zip(("forward", "backward"), self.directions, strict=True):
+            for name in _TABLES:
+                arrays[f"{direction}.{name}"] = getattr(tables, name)
         return arrays
 
     @classmethod
@@ -320,16 +320,9 @@ class GibbsModel(Model):
             for name, array in arrays.items()
             if name.startswith("hmm.")
         }
-        both = [
-            DirectionTables(
-                **{
-                    column.name: arrays[f"{name}.{column.name}"]
-                    for column in fields(DirectionTables)
-                }
-            )
-            for name in ("forward", "backward")
-        ]
-        return cls(settings, HmmModel.from_arrays(hmm, settings.hmm), *both)
+        forward = DirectionTables(**{name: arrays[f"forward.{name}"] for name in _TABLES})
+        backward = DirectionTables(**{name: arrays[f"backward.{name}"] for name in _TABLES})
+        return cls(settings, HmmModel.from_arrays(hmm, settings.hmm), forward, backward)
 
 
 def _chains(
@@ -346,60 +339,59 @@ def _chains(
     keys = np.arange(len(bitext), dtype=np.uint64) if job.keys is None else job.keys
     starts = passes.samples(hmm, seeds[0], keys)
     prior = prior_of(job.similarities, bitext, settings.similarity)
-    return [
-        [
-            Chain(
+    chains: list[list[Chain]] = [[], []]
+    for direction, across in enumerate((True, False)):
+        for k in range(n):
+            chain = Chain(
                 bitext,
-                d == 0,
-                starts[d][k],
-                seeds[d + 1, k],
+                across,
+                starts[direction][k],
+                seeds[direction + 1, k],
                 settings,
-                begin[d],
-                trained[d],
+                begin[direction],
+                trained[direction],
                 keys,
                 prior,
             )
-            for k in range(n)
-        ]
-        for d in range(2)
-    ]
+            chains[direction].append(chain)
+    return chains
 
 
 def _sample(
     job: Job, chains: list[list[Chain]], prior: np.ndarray, settings: GibbsSettings, *, learn: bool
 ) -> Links:
     """Run the burn-in of all chains, collect their marginals, and choose the links."""
-    bitext, nowhere = job.bitext, (np.zeros(0, F), np.zeros(0, F))
+    bitext, no_marginals = job.bitext, (np.zeros(0, F), np.zeros(0, F))
     both = [*chains[0], *chains[1]]
     for chain in both:
         chain.settle(prior)
     for _ in range(settings.burn_in):
-        run([partial(chain.sweep, learn, *nowhere) for chain in both], job.threads)
+        run([partial(chain.sweep, learn, *no_marginals) for chain in both], job.threads)
         job.step()
     links = Links.none(bitext)
-    marginals = [
-        (np.zeros(bitext.n_cells, F), np.zeros(len(side), F))
-        for side in (links.forward, links.backward)
-    ]
+    # Marginals of the cells and of null for the observed words, in each direction.
+    forward = np.zeros(bitext.n_cells, F), np.zeros(len(links.forward), F)
+    backward = np.zeros(bitext.n_cells, F), np.zeros(len(links.backward), F)
 
-    def collect(d: int) -> None:
+    def collect(of_direction: list[Chain], marginals: tuple[np.ndarray, np.ndarray]) -> None:
         # The chains of a direction run one after another, because the rounding of summed marginals
         # depends on their order.
-        for chain in chains[d]:
+        for chain in of_direction:
             for _ in range(settings.sweeps):
-                chain.sweep(learn, *marginals[d])
+                chain.sweep(learn, *marginals)
 
-    run([partial(collect, 0), partial(collect, 1)], job.threads)
-    for array in (*marginals[0], *marginals[1]):
+    run([partial(collect, chains[0], forward), partial(collect, chains[1], backward)], job.threads)
+    for array in (*forward, *backward):
         array /= settings.chains * settings.sweeps
-    choose(bitext.used, bitext.text(True), *marginals[0], *marginals[1], links)
+    choose(bitext.used, bitext.text(True), *forward, *backward, links)
     job.step()
     return links
 
 
 def _mean(tables: list[DirectionTables]) -> DirectionTables:
+    """Return the mean of the tables of several chains, computed in float64."""
     means = {}
-    for name in (column.name for column in fields(DirectionTables)):
+    for name in _TABLES:
         arrays = [getattr(table, name) for table in tables]
         means[name] = np.mean(arrays, axis=0, dtype=np.float64).astype(arrays[0].dtype)
     return DirectionTables(**means)
@@ -467,24 +459,23 @@ def sample(
         marginal, null_marginal: outputs, to which the conditional probabilities of each cell, and
             of null for each word, are added. If `marginal` is empty, nothing is added.
     """
-    given_total, fertilities, fertility_prior = (
-        state.given_total,
-        state.fertilities,
-        state.fertility_prior,
-    )
-    counts, observed_null, jumps, cells = state.counts, state.observed_null, state.jumps, text.cells
-    middle, collect, included = len(jumps) // 2, len(marginal) > 0, F(1) if learn else F(0)
+    given_total, counts, cells = state.given_total, state.counts, text.cells
+    fertilities, fertility_prior = state.fertilities, state.fertility_prior
+    observed_null, jumps = state.observed_null, state.jumps
+    middle, collect = len(jumps) // 2, len(marginal) > 0
+    # In training, the fertility counts include the word whose factor is computed.
+    included = F(1) if learn else F(0)
     scales = prior.forward if text.across else prior.backward
-    phi, weight, factor = (
-        np.zeros(middle + 1, np.int32),
-        np.zeros(middle + 1, F),
-        np.zeros(middle + 1, F),
-    )
+    # Fertility k of each position, unnormalised probability of each position, and the part of it
+    # that does not depend on the observed word.
+    phi = np.zeros(middle + 1, np.int32)
+    weight, factor = np.zeros(middle + 1, F), np.zeros(middle + 1, F)
+    # `moves` is the sum of all jump counts, and `empty` the number of null-aligned words.
     moves = jumps.sum() if learn else state.sums[1]
     generator, empty = state.generator[0], state.sums[0]
     vocabulary = null_strength * F(state.sums[2])
     for b in sentences:
-        if not learn:
+        if not learn:  # the links must not depend on the other sentence pairs
             generator = mix(state.generator[0] ^ mix(keys[b]))
         top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
         n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
@@ -505,11 +496,13 @@ def sample(
         for j in range(m):
             f = text.observed[left + j]
             mine = cells[cell + j * column : cell + j * column + (n - 1) * row + 1 : row]
+            # Positions of the previous and of the next aligned word: `before` and `after`.
             old, after = chosen[j], n
             for q in range(j + 1, m):
                 if chosen[q] >= 0:
                     after = chosen[q]
                     break
+            # Remove the old link from the counts.
             if old >= 0:
                 e, k = words[old], phi[old] - 1
                 phi[old] = k
@@ -540,6 +533,7 @@ def sample(
                 likely = prior.odds[low : low + (n - 1) * row + 1 : row]
                 for i in range(n):
                     weight[i] *= likely[i] * scale
+            # Formula of the module's docstring: P(a_j = i | rest), P(a_j = none | rest), a sample.
             total = F(0)
             for i in range(n):
                 w = weight[i] * factor[i] * F(towards[i] * away[n - 1 - i] * jumped)
@@ -561,6 +555,7 @@ def sample(
                 for i in range(n):
                     added[i] += weight[i] * total
                 null_marginal[left + j] += nothing * total
+            # Add the new link to the counts.
             chosen[j] = new
             if new >= 0:
                 e, k = words[new], phi[new] + 1
@@ -594,6 +589,7 @@ def choose(sentences, text, forward, forward_null, backward, backward_null, link
         top, left, cell = text.given_offsets[b], text.observed_offsets[b], text.origin[b]
         n, m = text.given_offsets[b + 1] - top, text.observed_offsets[b + 1] - left
         across, back = forward[cell : cell + n * m], backward[cell : cell + n * m]
+        # Target word j and source word i share cell i m + j in both directions.
         _choose(
             across,
             back,

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import NamedTuple
@@ -103,7 +103,8 @@ class HmmTables:
     backward_jump: np.ndarray
 
 
-_COUNTED = [column.name for column in fields(HmmTables) if column.name != "pairs"]
+# names of the arrays of a model, except those of the type pairs
+_TABLES = [column.name for column in fields(HmmTables) if column.name != "pairs"]
 
 
 def first_jumps() -> np.ndarray:
@@ -172,77 +173,64 @@ class HmmPass:
     """Forward-backward passes over the shards of a text, in compiled loops."""
 
     def __init__(self, job: Job, settings: HmmSettings):
-        self.bitext, self.settings, self.threads, self.step = (
-            job.bitext,
-            settings,
-            job.threads,
-            job.step,
-        )
+        bitext = job.bitext
+        self.bitext, self.settings = bitext, settings
+        self.threads, self.step = job.threads, job.step
+        self.text = bitext.text(True)
+        # Spelling similarity of each type pair, and the prior for each possible similarity.
         self.alike, self.priors = job.alike(), priors(settings.strength, settings.spelling)
-        self.text, self.prior = (
-            job.bitext.text(True),
-            prior_of(job.similarities, job.bitext, settings.similarity),
-        )
-        shards = n_shards(job.bitext.n_cells, len(job.bitext.pairs))
+        self.prior = prior_of(job.similarities, bitext, settings.similarity)
+        shards = n_shards(bitext.n_cells, len(bitext.pairs))
         # Sentence pairs sorted by length are assigned to the shards in turn, to balance the work.
-        self.shards = [np.ascontiguousarray(job.bitext.used[k::shards]) for k in range(shards)]
-        self.mass = np.empty(len(job.bitext.pairs), dtype=np.float32)
+        self.shards = [np.ascontiguousarray(bitext.used[k::shards]) for k in range(shards)]
+        self.mass = np.empty(len(bitext.pairs), dtype=np.float32)
 
     def settle(self, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Sum the counts of all shards, float32 `[shards, n_pairs]`, into the first row of
         `counts`, and set the mass of all pairs from the sum. Return the total mass of each source
         type and of each target type, float64."""
         pairs = self.bitext.pairs
-        for more in counts[1:]:
-            counts[0] += more
+        for shard_counts in counts[1:]:
+            counts[0] += shard_counts
         np.add(counts[0], self.priors[self.alike], out=self.mass)
-        source = np.zeros(self.bitext.source.n_types)
+        source_total = np.zeros(self.bitext.source.n_types)
+        # `reduceat` needs non-empty segments, so source types without pairs are left out.
         used = np.flatnonzero(np.diff(pairs.starts))
         if len(used):
-            source[used] = np.add.reduceat(self.mass, pairs.starts[used], dtype=np.float64)
-        return source, np.bincount(pairs.target, self.mass, minlength=self.bitext.target.n_types)
+            source_total[used] = np.add.reduceat(self.mass, pairs.starts[used], dtype=np.float64)
+        target_total = np.bincount(pairs.target, self.mass, minlength=self.bitext.target.n_types)
+        return source_total, target_total
 
     def weights(self, tables: HmmTables) -> Weights:
         """Compute the probabilities from `tables` and from the mass set by the last call of
         `settle`.
         """
-        source_scale, target_scale = (
-            (1 / np.maximum(total, 1e-30)).astype(F)
-            for total in (tables.source_total, tables.target_total)
-        )
-        forward_jump, backward_jump = (
-            spread(jump, self.bitext.longest)
-            for jump in (tables.forward_jump, tables.backward_jump)
-        )
+        longest = self.bitext.longest
         return Weights(
-            self.mass,
-            source_scale,
-            target_scale,
-            tables.source_null,
-            tables.target_null,
-            forward_jump,
-            backward_jump,
-            F(self.settings.null),
-            F(self.settings.floor),
+            mass=self.mass,
+            source_scale=(1 / np.maximum(tables.source_total, 1e-30)).astype(F),
+            target_scale=(1 / np.maximum(tables.target_total, 1e-30)).astype(F),
+            source_null=tables.source_null,
+            target_null=tables.target_null,
+            forward_jump=spread(tables.forward_jump, longest),
+            backward_jump=spread(tables.backward_jump, longest),
+            null=F(self.settings.null),
+            floor=F(self.settings.floor),
         )
 
-    def run(self, loop: Callable[..., None], arguments: Callable[[int], tuple]) -> None:
-        """Run a loop on all shards; `arguments(shard)` returns the arguments that follow
+    def run(self, loop: Callable[..., None], arguments: Sequence[tuple]) -> None:
+        """Run a loop on all shards; `arguments` contains, for each shard, the arguments that follow
         `sentences`, `text` and `longest`.
         """
-        text, longest = self.text, self.bitext.longest
-        run(
-            [
-                partial(loop, part, text, longest, *arguments(k))
-                for k, part in enumerate(self.shards)
-            ],
-            self.threads,
-        )
+        tasks = []
+        for sentences, of_shard in zip(self.shards, arguments, strict=True):
+            tasks.append(partial(loop, sentences, self.text, self.bitext.longest, *of_shard))
+        run(tasks, self.threads)
 
     def links(self, tables: HmmTables) -> Links:
         """Return the best position of every word in both directions."""
         out, weights = Links.none(self.bitext), self.weights(tables)
-        self.run(link, lambda _: (weights, self.prior, out))
+        self.run(link, [(weights, self.prior, out)] * len(self.shards))
         return out
 
     def samples(
@@ -257,12 +245,11 @@ class HmmPass:
             source positions of the target words, int32 `[n_seeds, n_target_words]`, and target
             positions of the source words.
         """
-        forward, backward = (
-            np.full((len(seeds), len(side.words)), -1, np.int32)
-            for side in (self.bitext.target, self.bitext.source)
-        )
+        forward = np.full((len(seeds), len(self.bitext.target.words)), -1, np.int32)
+        backward = np.full((len(seeds), len(self.bitext.source.words)), -1, np.int32)
         weights = self.weights(tables)
-        self.run(draw, lambda _: (weights, self.prior, seeds, keys, forward, backward))
+        arguments = (weights, self.prior, seeds, keys, forward, backward)
+        self.run(draw, [arguments] * len(self.shards))
         return forward, backward
 
 
@@ -270,45 +257,56 @@ def train(passes: HmmPass) -> HmmTables:
     """Train the tables by EM, first with IBM model 1 and then with the HMM."""
     bitext, settings, shards = passes.bitext, passes.settings, len(passes.shards)
     n_source, n_target = bitext.source.n_types, bitext.target.n_types
+    # Each shard has one row of `counts`; `settle` sums all rows into the first one.
     counts = np.zeros((shards, len(bitext.pairs)), np.float32)
+    source_total, target_total = passes.settle(counts[:1])
     tables = HmmTables(
         bitext.pairs,
         counts[0],
-        *passes.settle(counts[:1]),
-        np.full(n_source, 1 / max(n_source, 1), np.float32),
-        np.full(n_target, 1 / max(n_target, 1), np.float32),
-        first_jumps(),
-        first_jumps(),
+        source_total,
+        target_total,
+        source_null=np.full(n_source, 1 / max(n_source, 1), np.float32),
+        target_null=np.full(n_target, 1 / max(n_target, 1), np.float32),
+        forward_jump=first_jumps(),
+        backward_jump=first_jumps(),
     )
     for iteration in range(settings.ibm1_iterations + settings.hmm_iterations):
-        is_hmm, weights = iteration >= settings.ibm1_iterations, passes.weights(tables)
+        is_hmm = iteration >= settings.ibm1_iterations
+        weights = passes.weights(tables)
         counts[:] = 0
-        nulls = np.zeros((shards, n_source), np.float32), np.zeros((shards, n_target), np.float32)
-        flows = np.zeros((2, shards, len(weights.forward_jump)))
-        expected = [Expected(*each) for each in zip(counts, *nulls, *flows, strict=True)]
-        passes.run(count, lambda k, how=(is_hmm, weights, passes.prior), to=expected: (*how, to[k]))
-        tables.source_total, tables.target_total = passes.settle(counts)
-        tables.source_null, tables.target_null = (
-            _null(each, settings.null_strength) for each in nulls
-        )
-        if is_hmm:
-            tables.forward_jump, tables.backward_jump = (
-                gathered(flow.sum(0), settings.jump_smoothing) for flow in flows
+        source_null = np.zeros((shards, n_source), np.float32)
+        target_null = np.zeros((shards, n_target), np.float32)
+        forward_flow, backward_flow = np.zeros((2, shards, len(weights.forward_jump)))
+        expected = [
+            Expected(*of_shard)
+            for of_shard in zip(
+                counts, source_null, target_null, forward_flow, backward_flow, strict=True
             )
+        ]
+        arguments = [(is_hmm, weights, passes.prior, of_shard) for of_shard in expected]
+        passes.run(count, arguments)  # E step
+        # M step
+        tables.source_total, tables.target_total = passes.settle(counts)
+        tables.source_null = _null_distribution(source_null, settings.null_strength)
+        tables.target_null = _null_distribution(target_null, settings.null_strength)
+        if is_hmm:
+            tables.forward_jump = gathered(forward_flow.sum(0), settings.jump_smoothing)
+            tables.backward_jump = gathered(backward_flow.sum(0), settings.jump_smoothing)
         passes.step()
-    tables.counts = tables.counts.copy()
+    tables.counts = tables.counts.copy()  # releases the counts of the other shards
     return tables
 
 
-def _null(counts: np.ndarray, strength: float) -> np.ndarray:
+def _null_distribution(counts: np.ndarray, strength: float) -> np.ndarray:
+    """Return p(word | null) from the expected counts of all shards, `[shards, n_types]`."""
     total = counts.sum(0, dtype=np.float64) + strength
     return (total / max(total.sum(), 1e-30)).astype(np.float32)
 
 
-class HmmModel(Model):
+class HmmModel(Model[HmmSettings]):
     """HMMs for both directions, trained to agree."""
 
-    kind = "hmm"
+    name = "hmm"
     settings_type = HmmSettings
 
     def __init__(self, settings: HmmSettings, tables: HmmTables):
@@ -335,32 +333,31 @@ class HmmModel(Model):
         old, pairs = self.tables, job.bitext.pairs
         counts = known(old.counts, pairs.find(old.pairs))
         passes = HmmPass(job, self.settings)
-        source, target = passes.settle(counts[None])
-        source[: len(old.source_total)] = old.source_total
-        target[: len(old.target_total)] = old.target_total
+        source_total, target_total = passes.settle(counts[None])
+        # The totals of known types come from training, so that the probabilities of a pair do not
+        # depend on the rest of the new text.
+        source_total[: len(old.source_total)] = old.source_total
+        target_total[: len(old.target_total)] = old.target_total
         tables = HmmTables(
             pairs,
             counts,
-            source,
-            target,
-            _lengthened(old.source_null, len(source)),
-            _lengthened(old.target_null, len(target)),
-            old.forward_jump,
-            old.backward_jump,
+            source_total,
+            target_total,
+            source_null=_lengthened(old.source_null, len(source_total)),
+            target_null=_lengthened(old.target_null, len(target_total)),
+            forward_jump=old.forward_jump,
+            backward_jump=old.backward_jump,
         )
         return passes, tables
 
     def arrays(self) -> dict[str, np.ndarray]:
-        return {
-            **self.tables.pairs.arrays(),
-            **{name: getattr(self.tables, name) for name in _COUNTED},
-        }
+        tables = {name: getattr(self.tables, name) for name in _TABLES}
+        return self.tables.pairs.arrays() | tables
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], settings: HmmSettings) -> HmmModel:
-        return cls(
-            settings, HmmTables(Pairs.from_arrays(arrays), *(arrays[name] for name in _COUNTED))
-        )
+        tables = {name: arrays[name] for name in _TABLES}
+        return cls(settings, HmmTables(Pairs.from_arrays(arrays), **tables))
 
 
 def known(values: np.ndarray, numbers: np.ndarray) -> np.ndarray:
@@ -422,34 +419,40 @@ def chain(
     )
     scale, ahead, send = room.scale, room.ahead, room.send
     likelihood, product, middle = 0.0, 1.0, len(jump) // 2
+    # Normalise the jumps from each position a over the positions of the sentence. From a to a + 1,
+    # the range of possible jumps moves by one, so the sum is updated.
     weight = ZERO
     for d in range(1, width + 1):
         weight += jump[middle + d]
-    for a in range(width + 1):  # normalise jumps over the positions of the sentence
+    for a in range(width + 1):
         send[a] = (ONE - null) / weight
         weight += jump[middle - a] - jump[middle + width - a]
     for a in range(padded):
         total[a] = ZERO
     total[0] = ONE
+    # Forward pass. Row j of `total` contains the normalised forward probabilities before word j, and
+    # row j + 1 of `real` the part of them in which word j is not aligned to null.
     for j in range(n):
         low, high = j * padded, (j + 1) * padded
         old, row, new = total[low:high], real[high : high + padded], total[high : high + padded]
         alive_at = states[low:high]
         for i in range(padded):
             row[i] = ZERO
+        # List the states that are not pruned. The loop is branch-free, because the branch would be
+        # unpredictable.
         alive = 0
-        for a in range(width + 1):  # branch-free, because the branch would be unpredictable
+        for a in range(width + 1):
             alive_at[alive] = a
             alive += old[a] > floor
         n_states[j] = alive
         for k in range(alive):
             a = alive_at[k]
             mass = old[a] * send[a]
-            near = jump[
-                middle - a : middle - a + padded
-            ]  # slices are vectorised, but shifted indices are not
+            # Slices are vectorised, but shifted indices are not.
+            near = jump[middle - a : middle - a + padded]
             for i in range(padded):
                 row[i] += mass * near[i]
+        # A word that is aligned to null does not change the state.
         stay = null * null_emission[j]
         norm = ZERO
         emit = emission[low:high]
@@ -465,6 +468,7 @@ def chain(
         for i in range(padded):
             row[i] *= norm
             new[i] *= norm
+    # The jump to the end of the sentence is the initial value of the backward pass.
     norm = ZERO
     behind, now = total[n * padded : (n + 1) * padded], beta[n * padded : (n + 1) * padded]
     for a in range(padded):
@@ -476,6 +480,7 @@ def chain(
         now[a] *= norm
     for a in range(1, width + 1):
         flow[middle + width + 1 - a] += behind[a] * norm
+    # Backward pass, which also computes the posteriors and the expected jumps.
     for j in range(n - 1, -1, -1):
         low, high = j * padded, (j + 1) * padded
         old, now, past = total[low:high], beta[high : high + padded], beta[low:high]
@@ -546,24 +551,24 @@ def work_space(longest, n_jumps):
     size = longest + 1 + LANES
     m, r, f = np.zeros((7, size * size), F), np.zeros((7, size), F), np.zeros((2, n_jumps), F)
     return Room(
-        m[0],
-        m[1],
-        m[2],
-        m[3],
-        m[4],
-        m[5],
-        m[6],
-        r[0],
-        r[1],
-        r[2],
-        r[3],
-        r[4],
-        r[5],
-        r[6],
-        f[0],
-        f[1],
-        np.zeros(size * size, np.int32),
-        np.zeros(size, np.int64),
+        emit_f=m[0],
+        emit_b=m[1],
+        post_f=m[2],
+        post_b=m[3],
+        real=m[4],
+        total=m[5],
+        beta=m[6],
+        empty_f=r[0],
+        empty_b=r[1],
+        none_f=r[2],
+        none_b=r[3],
+        scale=r[4],
+        ahead=r[5],
+        send=r[6],
+        flow_f=f[0],
+        flow_b=f[1],
+        states=np.zeros(size * size, np.int32),
+        n_states=np.zeros(size, np.int64),
     )
 
 
@@ -582,7 +587,8 @@ def _both(is_hmm, b, text, weights, prior, room):
     # Matrices that are just large enough for the sentence pair stay in the processor's cache.
     emit_f, emit_b = room.emit_f[: m * wide_n], room.emit_b[: n * wide_m]
     post_f, post_b = room.post_f[: m * wide_n], room.post_b[: n * wide_m]
-    scale = room.ahead
+    scale = room.ahead  # `chain` uses this buffer only after the emissions are complete
+    # Emissions are matrix entries p(observed | position). Slot 0 and padding slots stay zero.
     for k in range(m * wide_n):
         emit_f[k] = ZERO
     for j in range(m):
@@ -601,12 +607,9 @@ def _both(is_hmm, b, text, weights, prior, room):
             emit_f[j * wide_n + i + 1] = p * to_source
             emit[j + 1] = p * scale[j]
         room.empty_b[i] = weights.source_null[s]
-    if len(prior.at):
-        odds, forward, backward = (
-            prior.odds[prior.at[b] :],
-            prior.forward[left:],
-            prior.backward[top:],
-        )
+    if len(prior.at):  # multiply by g(i, j), see `calque.wordalign.prior`
+        odds = prior.odds[prior.at[b] :]
+        forward, backward = prior.forward[left:], prior.backward[top:]
         for i in range(n):
             for j in range(m):
                 p = odds[i * m + j]
@@ -614,18 +617,17 @@ def _both(is_hmm, b, text, weights, prior, room):
                 emit_b[i * wide_m + j + 1] *= p * backward[i]
     middle = len(weights.forward_jump) // 2
     for across in (True, False):
-        rows, width, wide = (m, n, wide_n) if across else (n, m, wide_m)
-        emission, empty, posterior, none = (
-            (emit_f, room.empty_f, post_f, room.none_f)
-            if across
-            else (emit_b, room.empty_b, post_b, room.none_b)
-        )
+        if across:
+            rows, width, wide = m, n, wide_n
+            emission, empty, posterior, none = emit_f, room.empty_f, post_f, room.none_f
+            jump, flow = weights.forward_jump, room.flow_f
+        else:
+            rows, width, wide = n, m, wide_m
+            emission, empty, posterior, none = emit_b, room.empty_b, post_b, room.none_b
+            jump, flow = weights.backward_jump, room.flow_b
         if not is_hmm:
             independent(emission, empty, rows, width, wide, weights.null, posterior, none)
             continue
-        jump, flow = (
-            (weights.forward_jump, room.flow_f) if across else (weights.backward_jump, room.flow_b)
-        )
         for d in range(middle - width, middle + wide):
             flow[d] = ZERO
         chain(
@@ -661,6 +663,7 @@ def count(sentences, text, longest, is_hmm, weights, prior, expected):
         n, m, wide_n, wide_m = _both(is_hmm, b, text, weights, prior, room)
         top, left, none = text.given_offsets[b], text.observed_offsets[b], room.none_f
         if is_hmm:
+            # `chain` leaves the factor of the jump weight to this loop.
             for d in range(middle - n, middle + wide_n):
                 expected.forward_flow[d] += room.flow_f[d] * weights.forward_jump[d]
             for d in range(middle - m, middle + wide_m):
@@ -671,7 +674,7 @@ def count(sentences, text, longest, is_hmm, weights, prior, expected):
             row, answer = _row(text, b, i, m), room.post_b[i * wide_m : (i + 1) * wide_m]
             left_over = ONE
             for j in range(m):
-                q = room.post_f[j * wide_n + i + 1] * answer[j + 1]
+                q = room.post_f[j * wide_n + i + 1] * answer[j + 1]  # Liang et al. 2006, Eq. 4
                 if q > LEAST:
                     expected.counts[row[j]] += q
                     none[j] -= q
@@ -691,15 +694,16 @@ def link(sentences, text, longest, weights, prior, links):
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
         top, left = text.given_offsets[b], text.observed_offsets[b]
         forward, backward = links.forward[left:], links.backward[top:]
-        of_forward, of_backward = links.forward_posterior[left:], links.backward_posterior[top:]
-        _best(room.post_f, room.post_b, room.none_f, m, n, wide_n, wide_m, forward, of_forward)
-        _best(room.post_b, room.post_f, room.none_b, n, m, wide_m, wide_n, backward, of_backward)
+        forward_p, backward_p = links.forward_posterior[left:], links.backward_posterior[top:]
+        _best(room.post_f, room.post_b, room.none_f, m, n, wide_n, wide_m, forward, forward_p)
+        _best(room.post_b, room.post_f, room.none_b, n, m, wide_m, wide_n, backward, backward_p)
 
 
 @fast_loop
 def draw(sentences, text, longest, weights, prior, seeds, keys, forward, backward):
     """Sample a position for each word in every row of `forward` and `backward`. Row k depends on
-    `seeds[k]`, and the positions of sentence pair b also depend on `keys[b]`."""
+    `seeds[k]`, and the positions of sentence pair b also depend on `keys[b]`.
+    """
     room = work_space(longest, len(weights.forward_jump))
     for b in sentences:
         n, m, wide_n, wide_m = _both(True, b, text, weights, prior, room)
@@ -723,7 +727,8 @@ def _best(
     linked_posterior,
 ):
     """For each word, choose the position with the largest geometric mean of the posteriors of both
-    directions, or -1 if the null posterior is larger."""
+    directions, or -1 if the null posterior is larger.
+    """
     for j in range(n_observed):
         best, at = null_posterior[j], -1
         for i in range(n_given):

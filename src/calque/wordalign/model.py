@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -20,31 +20,30 @@ from calque.wordalign.similarity import Similarities
 from calque.wordalign.vocabulary import Classes
 
 T = TypeVar("T")
-SHARDS = (
-    8  # maximum number of shards; fixed, so that float sums do not depend on the number of threads
-)
+# maximum number of shards; fixed, so that float sums do not depend on the number of threads
+SHARDS = 8
 CELLS_PER_SHARD = 1 << 19  # minimum number of cells per shard
-MAX_COUNTS = (
-    1 << 28
-)  # maximum total number of counts over all shards; not enforced if there are only two shards
+# maximum total number of counts over all shards; not enforced if there are only two shards
+MAX_COUNTS = 1 << 28
 
 
 def n_shards(n_cells: int, n_pairs: int) -> int:
     """Return the number of shards for a text, a power of two; each shard has separate counts for
     all type pairs.
     """
-    shards = min(SHARDS, max(1, n_cells // CELLS_PER_SHARD), max(2, MAX_COUNTS // max(1, n_pairs)))
-    return 1 << (int(shards).bit_length() - 1)
+    filled = max(1, n_cells // CELLS_PER_SHARD)
+    in_memory = max(2, MAX_COUNTS // max(1, n_pairs))
+    shards = min(SHARDS, filled, in_memory)
+    return 1 << (shards.bit_length() - 1)  # round down to a power of two
 
 
 def n_threads(threads: int | None) -> int:
     """Return the number of threads; None means the number of available processors."""
     if threads is None:
-        return (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
+        # `sched_getaffinity` respects the limits of a container, but not all systems have it.
+        if hasattr(os, "sched_getaffinity"):
+            return len(os.sched_getaffinity(0))
+        return os.cpu_count() or 1
     check_number("threads", threads, least=1, whole=True)
     return threads
 
@@ -91,9 +90,8 @@ class Links(NamedTuple):
             before, after: numbers of source and target words before the start and before the end of
                 the range, int64 `[2]`.
         """
-        source, target = (
-            slice(*ends) for ends in zip(before.tolist(), after.tolist(), strict=True)
-        )
+        source = slice(int(before[0]), int(after[0]))
+        target = slice(int(before[1]), int(after[1]))
         return Links(
             self.forward[target],
             self.backward[source],
@@ -105,24 +103,28 @@ class Links(NamedTuple):
         """Return the links and posteriors of the target words if `across` is true, otherwise of the
         source words.
         """
-        return (
-            (self.forward, self.forward_posterior)
-            if across
-            else (self.backward, self.backward_posterior)
-        )
+        if across:
+            return self.forward, self.forward_posterior
+        return self.backward, self.backward_posterior
 
     def pairs(self, corpus: ParallelCorpus, across: bool) -> WordPairs:
         """Return the links of one direction as pairs of word positions in the sentence pairs of
         `corpus`.
         """
-        observed = (corpus.target if across else corpus.source).lengths()
-        others, posterior = self.direction(across)
-        n = int(observed.sum())
-        at = np.flatnonzero(others[:n] >= 0)
-        sentence = np.repeat(np.arange(len(observed)), observed)[at]
-        position = at - offsets_of(observed)[sentence]
-        ends = (others[at], position) if across else (position, others[at])
-        return WordPairs(sentence, *ends, n_sentences=len(observed), posterior=posterior[at])
+        observed_side = corpus.target if across else corpus.source
+        lengths = observed_side.lengths()
+        linked_to, posterior = self.direction(across)
+        # The links may cover more text than `corpus`, which then comes first.
+        words = np.flatnonzero(linked_to[: int(lengths.sum())] >= 0)
+        sentence = np.repeat(np.arange(len(lengths)), lengths)[words]
+        position = words - offsets_of(lengths)[sentence]
+        if across:
+            source, target = linked_to[words], position
+        else:
+            source, target = position, linked_to[words]
+        return WordPairs(
+            sentence, source, target, n_sentences=len(lengths), posterior=posterior[words]
+        )
 
 
 @dataclass(frozen=True)
@@ -148,24 +150,35 @@ class Job:
     similarities: Similarities | None = None
 
 
-class Model(ABC):
+class ModelSettings(Protocol):
+    """Settings of a model: a frozen dataclass."""
+
+    @property
+    def passes(self) -> int:
+        """Number of calls to `Job.step` in training."""
+        ...
+
+
+S = TypeVar("S", bound=ModelSettings)
+
+
+class Model(ABC, Generic[S]):
     """Trained word alignment model for both directions.
 
     Attributes:
-        kind: name of the model.
-        settings_type: class of the settings, whose attribute `passes` is the number of calls to
-            `Job.step` in training.
+        name: name of the model.
+        settings_type: class of the settings.
         classes: default settings of the word classes.
     """
 
-    kind: ClassVar[str]
+    name: ClassVar[str]
     settings_type: ClassVar[type]
     classes: ClassVar[Classes] = Classes()
-    settings: Any
+    settings: S
 
     @classmethod
     @abstractmethod
-    def fit(cls, job: Job, settings: Any) -> tuple[Self, Links]:
+    def fit(cls, job: Job, settings: S) -> tuple[Self, Links]:
         """Train on a text, and return the model and the links of this text."""
 
     @abstractmethod
@@ -173,7 +186,7 @@ class Model(ABC):
         """Return the links of a new text without changing the model."""
 
     @classmethod
-    def settings_of(cls, saved: dict[str, Any]) -> Any:
+    def settings_of(cls, saved: dict[str, Any]) -> S:
         """Rebuild the settings from the saved result of `asdict`."""
         return cls.settings_type(**saved)
 
@@ -183,5 +196,5 @@ class Model(ABC):
 
     @classmethod
     @abstractmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray], settings: Any) -> Self:
+    def from_arrays(cls, arrays: dict[str, np.ndarray], settings: S) -> Self:
         """Rebuild the model from the result of `arrays`."""

@@ -46,45 +46,46 @@ def prior_of(similarities: Similarities | None, bitext: Bitext, weight: float) -
         SettingError: the shapes of the similarities do not match the sentence pairs.
     """
     if similarities is None:
-        return Prior(np.zeros(0, np.int64), *(np.zeros(0, F) for _ in range(3)))
+        nothing = np.zeros(0, F)
+        return Prior(np.zeros(0, np.int64), nothing, nothing, nothing)
     source, target = bitext.source, bitext.target
-    sizes = np.diff(source.offsets), np.diff(target.offsets)
-    if not (
-        np.array_equal(similarities.rows, sizes[0])
-        and np.array_equal(similarities.columns, sizes[1])
-    ):
+    same_rows = np.array_equal(similarities.rows, np.diff(source.offsets))
+    same_columns = np.array_equal(similarities.columns, np.diff(target.offsets))
+    if not (same_rows and same_columns):
         raise SettingError(
             f"similarities must match the numbers of words in the {len(bitext):,} sentence pairs "
-            "of the text, got different "
-            f"numbers for {len(similarities):,} sentence pairs"
+            f"of the text, got different numbers for {len(similarities):,} sentence pairs"
         )
-    ends = similarities.offsets
-    words = np.empty(len(target.words), F), np.empty(len(source.words), F)
-    made = Prior(ends[:-1].copy(), mapped_array((int(ends[-1]),), F, MEMORY), *words)
-    made.odds[:] = similarities.data
-    fill_odds(source.offsets, target.offsets, float(weight), made)
-    return made
+    prior = Prior(
+        at=similarities.offsets[:-1].copy(),
+        odds=mapped_array((len(similarities.data),), F, MEMORY),
+        forward=np.empty(len(target.words), F),
+        backward=np.empty(len(source.words), F),
+    )
+    prior.odds[:] = similarities.data
+    fill_odds(source.offsets, target.offsets, float(weight), prior)
+    return prior
 
 
 @loop
 def fill_odds(source_offsets, target_offsets, weight, prior):
     """Replace each cosine in `prior.odds` with exp(weight · cosine), and NaN (for a word without a
-    vector) with the mean odds of the sentence pair. Fill `prior.forward` and `prior.backward`."""
+    vector) with the mean odds of the sentence pair. Fill `prior.forward` and `prior.backward`.
+    """
     for b in range(len(prior.at)):
         top, left = source_offsets[b], target_offsets[b]
         n, m = source_offsets[b + 1] - top, target_offsets[b + 1] - left
-        cells, forward, backward = (
-            prior.odds[prior.at[b] : prior.at[b] + n * m],
-            prior.forward,
-            prior.backward,
-        )
+        cells = prior.odds[prior.at[b] : prior.at[b] + n * m]
+        forward, backward = prior.forward, prior.backward
         total, known = 0.0, 0
         for k in range(n * m):
+            # A cell that differs from itself is NaN.
             if cells[k] == cells[k]:
                 cells[k] = math.exp(weight * cells[k])
                 total += cells[k]
                 known += 1
         mean = F(total / known) if known else F(1)
+        # Sum the odds of each row and column. The factor is the number of cells divided by the sum.
         for j in range(m):
             forward[left + j] = 0
         for i in range(n):

@@ -14,12 +14,10 @@ from calque.pairs import WordPairs
 from calque.vectors import Embeddings
 
 Method = Literal["mutual", "softmax"]
-MEMORY = (
-    1 << 28
-)  # maximum number of bytes kept in memory; larger arrays are stored in a temporary mapped file
-STORED = np.dtype(
-    np.float16
-)  # stores 11 significant bits of each cosine; a million sentence pairs take about 1 GB
+# maximum number of bytes kept in memory; larger arrays are stored in a temporary mapped file
+MEMORY = 1 << 28
+# stores 11 significant bits of each cosine; a million sentence pairs take about 1 GB
+STORED = np.dtype(np.float16)
 
 
 class Similarities:
@@ -36,10 +34,8 @@ class Similarities:
     """
 
     def __init__(self, data: np.ndarray, rows: np.ndarray, columns: np.ndarray):
-        self.rows, self.columns = (
-            np.asarray(rows, dtype=np.int64),
-            np.asarray(columns, dtype=np.int64),
-        )
+        self.rows = np.asarray(rows, dtype=np.int64)
+        self.columns = np.asarray(columns, dtype=np.int64)
         if self.rows.shape != self.columns.shape or self.rows.ndim != 1:
             raise InputError(
                 f"rows and columns must have the same shape [n], got {self.rows.shape} and "
@@ -59,7 +55,7 @@ class Similarities:
 
     def __getitem__(self, sentence: int) -> np.ndarray:
         """Return the matrix of one sentence pair, float32 `[source words, target words]`."""
-        k = range(len(self))[sentence]
+        k = range(len(self))[sentence]  # supports negative indices and checks the bounds
         flat = np.asarray(self.data[self.offsets[k] : self.offsets[k + 1]], dtype=np.float32)
         return flat.reshape(self.rows[k], self.columns[k])
 
@@ -71,11 +67,14 @@ class Similarities:
         """Build `Similarities` from one matrix for each sentence pair; all cells are copied to one
         float32 array in memory.
         """
-        parts = [np.asarray(matrix, dtype=np.float32) for matrix in matrices]
-        shapes = np.array([part.shape for part in parts], dtype=np.int64).reshape(-1, 2)
-        return cls(
-            np.concatenate([np.zeros(0, np.float32), *(part.ravel() for part in parts)]), *shapes.T
-        )
+        flat = [np.zeros(0, np.float32)]
+        rows, columns = [], []
+        for matrix in matrices:
+            n_rows, n_columns = matrix.shape
+            flat.append(np.asarray(matrix, dtype=np.float32).ravel())
+            rows.append(n_rows)
+            columns.append(n_columns)
+        return cls(np.concatenate(flat), np.array(rows), np.array(columns))
 
 
 def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:
@@ -88,25 +87,28 @@ def cosines(source: Embeddings, target: Embeddings) -> Iterator[np.ndarray]:
     Raises:
         SettingError: the numbers of sentences or the dimensions differ.
     """
-    for what, a, b in (
-        ("sentences", len(source), len(target)),
-        ("dimensions", source.dim, target.dim),
-    ):
-        if a != b:
-            raise SettingError(
-                f"source and target vectors must have equal numbers of {what}, got {a} and {b}"
-            )
+    _check_equal("sentences", len(source), len(target))
+    _check_equal("dimensions", source.dim, target.dim)
     x, y = unit_rows(source.data), unit_rows(target.data)
+    n_rows, n_columns = np.diff(source.offsets), np.diff(target.offsets)
     for k in range(len(source)):
         rows, columns = _covered(source, k), _covered(target, k)
         known = x[rows] @ y[columns].T
-        (top, bottom), (left, right) = source.offsets[k : k + 2], target.offsets[k : k + 2]
-        if known.shape == (bottom - top, right - left):
+        shape = (n_rows[k], n_columns[k])
+        if known.shape == shape:
             yield known
             continue
-        matrix = np.full((bottom - top, right - left), np.nan, np.float32)
-        matrix[np.ix_(rows - top, columns - left)] = known
+        matrix = np.full(shape, np.nan, np.float32)
+        matrix[np.ix_(rows - source.offsets[k], columns - target.offsets[k])] = known
         yield matrix
+
+
+def _check_equal(unit: str, n_source: int, n_target: int) -> None:
+    if n_source != n_target:
+        raise SettingError(
+            f"source and target vectors must have equal numbers of {unit}, got {n_source} and "
+            f"{n_target}"
+        )
 
 
 def _covered(side: Embeddings, sentence: int) -> np.ndarray:
@@ -132,9 +134,9 @@ def mutual(similarity: np.ndarray) -> np.ndarray:
     if similarity.size:
         best_target, best_source = similarity.argmax(1), similarity.argmax(0)
         rows = np.flatnonzero(best_source[best_target] == np.arange(len(similarity)))
-        linked[rows, best_target[rows]] = np.clip(
-            0.5 * (1 + similarity[rows, best_target[rows]]), 1e-6, 1.0
-        )
+        columns = best_target[rows]
+        # The lower bound distinguishes a link between opposite vectors from no link.
+        linked[rows, columns] = np.clip(0.5 * (1 + similarity[rows, columns]), 1e-6, 1.0)
     return linked
 
 
@@ -154,14 +156,14 @@ def softmax(
         the geometric mean of the two probabilities of each link, and 0 for pairs without a link,
         `[n_source, n_target]`.
     """
-    from scipy.special import softmax as normalized
+    from scipy import special
 
     if not similarity.size:
         return similarity
-    forward, backward = (normalized(similarity / temperature, axis) for axis in (1, 0))
-    return np.where(
-        (forward > threshold) & (backward > threshold), np.sqrt(forward * backward), 0.0
-    )
+    forward = special.softmax(similarity / temperature, axis=1)  # over target words
+    backward = special.softmax(similarity / temperature, axis=0)  # over source words
+    linked = (forward > threshold) & (backward > threshold)  # Eq. 2
+    return np.where(linked, np.sqrt(forward * backward), 0.0)
 
 
 METHODS: dict[str, Callable[..., np.ndarray]] = {"mutual": mutual, "softmax": softmax}
@@ -204,11 +206,22 @@ def links_from_matrices(
     `links_from_embeddings` and `link_matrix`.
     """
     check_extraction(method)
-    linked = [link_matrix(matrix, method=method, **options) for matrix in matrices]
-    empty = (np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
-    i, j, posterior = (np.concatenate(parts) for parts in zip(*(linked or [empty]), strict=True))
-    sentence = np.repeat(np.arange(n), [len(part[0]) for part in linked])
-    return WordPairs(sentence, i, j, n_sentences=n, posterior=posterior)
+    sources, targets = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    posteriors = [np.zeros(0)]
+    n_links = []
+    for matrix in matrices:
+        source, target, posterior = link_matrix(matrix, method=method, **options)
+        sources.append(source)
+        targets.append(target)
+        posteriors.append(posterior)
+        n_links.append(len(source))
+    return WordPairs(
+        np.repeat(np.arange(n), n_links),
+        np.concatenate(sources),
+        np.concatenate(targets),
+        n_sentences=n,
+        posterior=np.concatenate(posteriors),
+    )
 
 
 def link_matrix(

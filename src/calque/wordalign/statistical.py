@@ -13,7 +13,7 @@ from dataclasses import asdict
 from functools import partial
 from itertools import pairwise
 from os import PathLike, fspath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.progress import bar
 from calque.storage import json_text, whole
-from calque.text import ParallelCorpus
+from calque.text import ParallelCorpus, Sentences
 from calque.wordalign.bitext import Bitext, Side, loop, mix
 from calque.wordalign.fast_align import DiagonalModel, FastAlignSettings
 from calque.wordalign.gibbs import GibbsModel, GibbsSettings
@@ -32,7 +32,10 @@ from calque.wordalign.model import Job, Links, Model, n_threads
 from calque.wordalign.similarity import Similarities
 from calque.wordalign.symmetrization import check_method
 from calque.wordalign.symmetrization import symmetrize as join_directions
-from calque.wordalign.vocabulary import Classes, Vocabulary, code_points, joined, shared
+from calque.wordalign.vocabulary import Classes, CodePoints, Vocabulary, code_points, joined, shared
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 Prior = Callable[[ParallelCorpus], Similarities]
 Settings = FastAlignSettings | HmmSettings | GibbsSettings
@@ -41,7 +44,9 @@ FEW = 2_000
 MAX_WORDS = 500
 FORMAT = "calque word aligner 1"
 BLOCK = 1 << 15  # number of sentence pairs that `WordAligner.aligned` aligns at a time
-_KINDS: dict[str, type[Model]] = {kind.kind: kind for kind in (DiagonalModel, HmmModel, GibbsModel)}
+_MODELS: dict[str, type[Model[Any]]] = {
+    model_class.name: model_class for model_class in (DiagonalModel, HmmModel, GibbsModel)
+}
 
 
 def align_words(
@@ -136,14 +141,14 @@ class WordAligner:
         max_words: int = MAX_WORDS,
         prior: Prior | None = None,
     ):
-        _check_prior(model.kind, prior)
+        _check_prior(model.name, prior)
         self.model, self.vocabularies, self.langs = model, vocabularies, langs
         self.max_words, self.prior = max_words, prior
         self._trained_on: tuple[ParallelCorpus, Links] | None = None
 
     def __repr__(self) -> str:
         sizes = " × ".join(f"{len(vocabulary):,}" for vocabulary in self.vocabularies)
-        return f"WordAligner({self.model.kind}, {'-'.join(self.langs)}, {sizes} types)"
+        return f"WordAligner({self.model.name}, {'-'.join(self.langs)}, {sizes} types)"
 
     @classmethod
     def train(
@@ -163,45 +168,29 @@ class WordAligner:
     ) -> WordAligner:
         """Train on parallel text; the arguments are those of `align_words`."""
         text = corpus if extra is None else corpus + extra
-        if model == "auto":
-            matching = (
-                name for name, kind in _KINDS.items() if isinstance(settings, kind.settings_type)
-            )
-            model = next(matching, "gibbs" if len(text) < FEW else "hmm")
-        if model not in _KINDS:
-            raise SettingError(f"model must be one of auto, {', '.join(_KINDS)}, got {model!r}")
-        kind = _KINDS[model]
-        chosen: Any = settings or kind.settings_type()
-        if not isinstance(chosen, kind.settings_type):
-            expected = kind.settings_type.__name__
-            raise SettingError(
-                f"settings must be {expected} for model={model!r}, got {type(chosen).__name__}"
-            )
-        _check_prior(model, prior)
-        if prior_weight is not None:
-            if prior is None:
-                raise SettingError(
-                    f"prior_weight={prior_weight:g} needs a prior; set prior, or leave out "
-                    "prior_weight"
-                )
-            check_number("prior_weight", prior_weight, least=0)
-            chosen = chosen.weighted(prior_weight)
+        model_class = _model_class(model, settings, len(text))
+        settings = _model_settings(model_class, settings, prior, prior_weight)
         check_number("max_words", max_words, least=1, whole=True)
-        workers = n_threads(threads)
-        classes = classes or kind.classes
+        n_workers = n_threads(threads)
+        classes = classes or model_class.classes
         source, source_words, source_offsets = Vocabulary.build(text.source, classes)
         target, target_words, target_offsets = Vocabulary.build(text.target, classes)
-        sides = (
+        bitext = _bitext(
             Side(source_words, source_offsets, len(source)),
             Side(target_words, target_offsets, len(target)),
+            max_words,
         )
-        bitext = _bitext(*sides, max_words)
-        similar = None if prior is None else prior(text)
-        with _bar(chosen.passes, model, text.langs, progress) as updates:
-            alike = partial(_shared, bitext, source, target)
-            trained, links = kind.fit(
-                Job(bitext, alike, seed, None, workers, updates.update, similar), chosen
+        similarities = None if prior is None else prior(text)
+        with _bar(settings.passes, model_class.name, text.langs, progress) as updates:
+            job = Job(
+                bitext,
+                alike=partial(shared, bitext.pairs, source.points, target.points),
+                seed=seed,
+                threads=n_workers,
+                step=updates.update,
+                similarities=similarities,
             )
+            trained, links = model_class.fit(job, settings)
         aligner = cls(trained, (source, target), text.langs, max_words=max_words, prior=prior)
         aligner._trained_on = corpus, links
         return aligner
@@ -235,10 +224,9 @@ class WordAligner:
                 f"corpus must have the aligner's languages, {'-'.join(self.langs)}, got "
                 f"{'-'.join(corpus.langs)}"
             )
-        if self._trained_on is not None and corpus is self._trained_on[0]:
-            links = self._trained_on[1]
-        else:
-            links = self._links(corpus, seed, n_threads(threads), progress)
+        links = self._training_links(corpus)
+        if links is None:
+            links = self._new_links(corpus, seed, n_threads(threads), progress)
         return join_directions(links.pairs(corpus, True), links.pairs(corpus, False), symmetrize)
 
     def aligned(
@@ -261,11 +249,8 @@ class WordAligner:
             the links of each block, whose sentence pairs are numbered from 0.
         """
         check_method(symmetrize)
-        trained = (
-            self._trained_on[1]
-            if self._trained_on is not None and corpus is self._trained_on[0]
-            else None
-        )
+        trained = self._training_links(corpus)
+        # Numbers of source and target words before the block.
         before = np.zeros(2, dtype=np.int64)
         for first in range(0, len(corpus), block):
             part = corpus[first : first + block]
@@ -273,29 +258,43 @@ class WordAligner:
                 yield self.align(part, symmetrize=symmetrize, seed=seed, threads=threads)
                 continue
             after = before + np.array([part.source.lengths().sum(), part.target.lengths().sum()])
-            links, before = trained.part(before, after), after
+            links = trained.part(before, after)
+            before = after
             yield join_directions(links.pairs(part, True), links.pairs(part, False), symmetrize)
 
-    def _links(self, corpus: ParallelCorpus, seed: int, threads: int, progress: bool) -> Links:
+    def _training_links(self, corpus: ParallelCorpus) -> Links | None:
+        """Return the links computed in training if `corpus` is the training corpus, else None."""
+        if self._trained_on is None:
+            return None
+        training_corpus, links = self._trained_on
+        return links if corpus is training_corpus else None
+
+    def _new_links(self, corpus: ParallelCorpus, seed: int, threads: int, progress: bool) -> Links:
         """Return the links of a new text in both directions."""
-        sides, spellings, known = [], [], [len(vocabulary) for vocabulary in self.vocabularies]
-        for vocabulary, sentences in zip(
-            self.vocabularies, (corpus.source, corpus.target), strict=True
-        ):
-            words, offsets, unknown = vocabulary.encode(sentences)
-            sides.append(Side(words, offsets, len(vocabulary) + len(unknown)))
-            spellings.append(joined(vocabulary.points, code_points(unknown)))
-        source, target = sides
+        source_vocabulary, target_vocabulary = self.vocabularies
+        source, source_spellings = _encoded(source_vocabulary, corpus.source)
+        target, target_spellings = _encoded(target_vocabulary, corpus.target)
         bitext = _bitext(source, target, self.max_words)
         keys = sentence_keys(
-            source.words, source.offsets, known[0], target.words, target.offsets, known[1]
+            source.words,
+            source.offsets,
+            len(source_vocabulary),
+            target.words,
+            target.offsets,
+            len(target_vocabulary),
         )
-        alike = partial(shared, bitext.pairs, *spellings)
-        similar = self.prior and self.prior(corpus)
-        with _bar(None, self.model.kind, self.langs, progress) as updates:
-            return self.model.links(
-                Job(bitext, alike, seed, keys, threads, updates.update, similar)
+        similarities = None if self.prior is None else self.prior(corpus)
+        with _bar(None, self.model.name, self.langs, progress) as updates:
+            job = Job(
+                bitext,
+                alike=partial(shared, bitext.pairs, source_spellings, target_spellings),
+                seed=seed,
+                keys=keys,
+                threads=threads,
+                step=updates.update,
+                similarities=similarities,
             )
+            return self.model.links(job)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the vocabularies and the model to a safetensors file."""
@@ -305,13 +304,12 @@ class WordAligner:
             f"model.{name}": np.ascontiguousarray(array)
             for name, array in self.model.arrays().items()
         }
-        for name, vocabulary in zip(("source", "target"), self.vocabularies, strict=True):
-            arrays |= _packed(f"{name}.names", vocabulary.names) | _packed(
-                f"{name}.forms", vocabulary.spellings
-            )
+        for side, vocabulary in zip(("source", "target"), self.vocabularies, strict=True):
+            arrays |= _packed(f"{side}.names", vocabulary.names)
+            arrays |= _packed(f"{side}.forms", vocabulary.spellings)
         about = {
             "format": FORMAT,
-            "model": self.model.kind,
+            "model": self.model.name,
             "langs": list(self.langs),
             "max_words": self.max_words,
             "settings": asdict(self.model.settings),
@@ -348,20 +346,27 @@ class WordAligner:
                 raise ValueError(
                     "the checksum is wrong, so the file is corrupt; train the aligner again"
                 )
-            kind, classes = _KINDS[about["model"]], Classes(**about["classes"])
+            model_class = _MODELS[about["model"]]
             tables = {
-                k.removeprefix("model."): v for k, v in arrays.items() if k.startswith("model.")
+                name.removeprefix("model."): array
+                for name, array in arrays.items()
+                if name.startswith("model.")
             }
+            model = model_class.from_arrays(tables, model_class.settings_of(about["settings"]))
+            classes = Classes(**about["classes"])
             source, target = (
                 Vocabulary(
-                    _unpacked(f"{name}.names", arrays), _unpacked(f"{name}.forms", arrays), classes
+                    _unpacked(f"{side}.names", arrays), _unpacked(f"{side}.forms", arrays), classes
                 )
-                for name in ("source", "target")
+                for side in ("source", "target")
             )
-            model = kind.from_arrays(tables, kind.settings_of(about["settings"]))
-            first, second = about["langs"]
+            source_lang, target_lang = about["langs"]
             return cls(
-                model, (source, target), (first, second), max_words=about["max_words"], prior=prior
+                model,
+                (source, target),
+                (source_lang, target_lang),
+                max_words=about["max_words"],
+                prior=prior,
             )
         except Exception as error:  # a corrupt file can raise any exception
             raise InputError(f"not a word aligner saved by calque ({error})", path=path) from error
@@ -380,8 +385,55 @@ def is_aligner(path: str) -> bool:
         return False
 
 
+def _model_class(model: str, settings: Settings | None, n_sentence_pairs: int) -> type[Model[Any]]:
+    """Return the class of the named model; `auto` follows the type of the settings, or the size of
+    the text.
+    """
+    if model == "auto":
+        for model_class in _MODELS.values():
+            if isinstance(settings, model_class.settings_type):
+                return model_class
+        return GibbsModel if n_sentence_pairs < FEW else HmmModel
+    if model not in _MODELS:
+        raise SettingError(f"model must be one of auto, {', '.join(_MODELS)}, got {model!r}")
+    return _MODELS[model]
+
+
+def _model_settings(
+    model_class: type[Model[Any]],
+    settings: Settings | None,
+    prior: Prior | None,
+    prior_weight: float | None,
+) -> Settings:
+    """Return the settings of a model, with the weight of the prior; default: those of the class."""
+    chosen: Settings = model_class.settings_type() if settings is None else settings
+    if not isinstance(chosen, model_class.settings_type):
+        expected = model_class.settings_type.__name__
+        raise SettingError(
+            f"settings must be {expected} for model={model_class.name!r}, got "
+            f"{type(chosen).__name__}"
+        )
+    _check_prior(model_class.name, prior)
+    if prior_weight is None:
+        return chosen
+    if prior is None:
+        raise SettingError(
+            f"prior_weight={prior_weight:g} needs a prior; set prior, or leave out prior_weight"
+        )
+    check_number("prior_weight", prior_weight, least=0)
+    assert not isinstance(chosen, FastAlignSettings)  # fast_align cannot use a prior
+    return chosen.weighted(prior_weight)
+
+
+def _encoded(vocabulary: Vocabulary, sentences: Sentences) -> tuple[Side, CodePoints]:
+    """Return one side of a new text, and the spellings of all types, including new types."""
+    words, offsets, unknown = vocabulary.encode(sentences)
+    side = Side(words, offsets, len(vocabulary) + len(unknown))
+    return side, joined(vocabulary.points, code_points(unknown))
+
+
 def _check_prior(model: str, prior: Prior | None) -> None:
-    if prior is not None and model == DiagonalModel.kind:
+    if prior is not None and model == DiagonalModel.name:
         raise SettingError(f"model={model!r} cannot use a prior; use hmm or gibbs")
 
 
@@ -397,18 +449,17 @@ def _digest(record: str, arrays: dict[str, np.ndarray]) -> str:
 
 
 def _packed(name: str, words: pa.Array) -> dict[str, np.ndarray]:
-    text = [word.encode() for word in words.to_pylist()]
-    offsets = offsets_of([len(word) for word in text])
-    return {f"{name}.bytes": np.frombuffer(b"".join(text), np.uint8), f"{name}.offsets": offsets}
+    """Store words as arrays of UTF-8 bytes and offsets."""
+    encoded = [word.encode() for word in words.to_pylist()]
+    offsets = offsets_of([len(word) for word in encoded])
+    return {f"{name}.bytes": np.frombuffer(b"".join(encoded), np.uint8), f"{name}.offsets": offsets}
 
 
 def _unpacked(name: str, arrays: dict[str, np.ndarray]) -> pa.Array:
-    text, offsets = arrays[f"{name}.bytes"].tobytes(), arrays[f"{name}.offsets"].tolist()
-    return pa.array([text[a:b].decode() for a, b in pairwise(offsets)], pa.string())
-
-
-def _shared(bitext: Bitext, source: Vocabulary, target: Vocabulary) -> np.ndarray:
-    return shared(bitext.pairs, source.points, target.points)
+    """Read words stored by `_packed`."""
+    encoded, offsets = arrays[f"{name}.bytes"].tobytes(), arrays[f"{name}.offsets"].tolist()
+    words = [encoded[start:end].decode() for start, end in pairwise(offsets)]
+    return pa.array(words, pa.string())
 
 
 def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
@@ -416,23 +467,25 @@ def _bitext(source: Side, target: Side, max_words: int) -> Bitext:
     if bitext.too_long:
         warnings.warn(
             f"{bitext.too_long:,} of {len(bitext):,} sentence pairs have more than {max_words:,} "
-            "words on one side and "
-            "get no links; split these lines into sentences",
+            "words on one side and get no links; split these lines into sentences",
             UserWarning,
             stacklevel=3,
         )
     return bitext
 
 
-def _bar(n: int | None, model: str, langs: tuple[str, str], progress: bool):
-    return bar(n, unit="pass", title=f"{model} {langs[0]}-{langs[1]}", show=progress, leave=False)
+def _bar(n_passes: int | None, model: str, langs: tuple[str, str], progress: bool) -> tqdm:
+    return bar(
+        n_passes, unit="pass", title=f"{model} {langs[0]}-{langs[1]}", show=progress, leave=False
+    )
 
 
 @loop
 def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_target):
     """Return a uint64 key for each sentence pair that depends only on the words of the pair.
     Out-of-vocabulary words (with indices of at least `n_source` or `n_target`) are numbered within
-    their sentence."""
+    their sentence.
+    """
     keys = np.empty(len(source_offsets) - 1, np.uint64)
     for b in range(len(keys)):
         key = mix(np.uint64(source_offsets[b + 1] - source_offsets[b]))
@@ -443,6 +496,9 @@ def sentence_keys(source, source_offsets, n_source, target, target_offsets, n_ta
 
 @loop
 def _with_words(key, words, low, high, known):
+    """Return `key` mixed with the words from `low` to `high`; see `sentence_keys`."""
+    # Indices of out-of-vocabulary words depend on earlier sentences, so they are counted from the
+    # first one of this sentence.
     first = -1
     for k in range(low, high):
         word = np.int64(words[k])

@@ -55,12 +55,12 @@ def symmetrize(forward: WordPairs, backward: WordPairs, method: str = "intersect
             f"links must belong to the same text, got {forward.n_sentences} and "
             f"{backward.n_sentences} sentence pairs"
         )
-    n, code = forward.n_sentences, -1 if method == "one-to-one" else METHODS.index(method)
+    n = forward.n_sentences
+    code = -1 if method == "one-to-one" else METHODS.index(method)
     sentence, source, target, posterior = join(_arrays(forward), _arrays(backward), n, code)
-    has_posterior = forward.posterior is not None and backward.posterior is not None
-    return WordPairs(
-        sentence, source, target, n_sentences=n, posterior=posterior if has_posterior else None
-    )
+    if forward.posterior is None or backward.posterior is None:
+        posterior = None
+    return WordPairs(sentence, source, target, n_sentences=n, posterior=posterior)
 
 
 def _arrays(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -76,15 +76,17 @@ def _arrays(pairs: WordPairs) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
 def join(forward, backward, n_sentences, method):
     """Return the sentence indices, source positions, target positions and posteriors of the
     selected links.
+
+    Args:
+        forward, backward: links of the two directions, see `_arrays`.
+        method: index of the method in `METHODS`, or −1 for `one-to-one`.
     """
-    size = len(forward[1]) + len(backward[1])
-    sentence, source, target = (
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-        np.empty(size, np.int64),
-    )
-    posterior, n = np.empty(size, np.float32), 0
+    size = len(forward[1]) + len(backward[1])  # size of the union if no link is in both directions
+    sentence, source = np.empty(size, np.int64), np.empty(size, np.int64)
+    target, posterior = np.empty(size, np.int64), np.empty(size, np.float32)
+    n = 0
     for k in range(n_sentences):
+        # Size of the smallest matrix that contains all links of the sentence pair.
         height = width = 0
         for offsets, rows, columns, _ in (forward, backward):
             for i in range(offsets[k], offsets[k + 1]):
@@ -93,14 +95,16 @@ def join(forward, backward, n_sentences, method):
             continue
         # Value 1 marks a link of `forward`, 2 a link of `backward`, and 4 a selected link.
         state, weight = np.zeros(height * width, np.uint8), np.zeros(height * width, np.float32)
+        # `row` and `column` mark the words that have a selected link.
         row, column = np.zeros(height, np.bool_), np.zeros(width, np.bool_)
         bit = 1
-        for offsets, rows, columns, of_link in (forward, backward):
+        for offsets, rows, columns, link_posterior in (forward, backward):
             for i in range(offsets[k], offsets[k + 1]):
                 cell = rows[i] * width + columns[i]
                 state[cell] |= bit
-                weight[cell] += np.float32(0.5) * of_link[i]
+                weight[cell] += np.float32(0.5) * link_posterior[i]
             bit = 2
+        # Every method starts from the intersection, and `union` (method 1) from the union.
         for s in range(height):
             for t in range(width):
                 cell = s * width + t
@@ -130,6 +134,7 @@ def _one_to_one(state, height, width):
     for s in range(height):
         for t in range(width):
             if state[s * width + t] & 4:
+                # Links of the row and of the column, removed or not; the link itself counts twice.
                 count = 0
                 for i in range(width):
                     count += (state[s * width + i] & 12) > 0
@@ -141,6 +146,11 @@ def _one_to_one(state, height, width):
 
 @loop
 def _grow(state, row, column):
+    """Select links of the union that are adjacent to a selected link, until there are no more.
+
+    A link is selected only if its source word or its target word has no link yet. The order of the
+    neighbours is that of Moses, and affects the result.
+    """
     height, width = len(row), len(column)
     added = True
     while added:
@@ -171,11 +181,18 @@ def _grow(state, row, column):
 
 @loop
 def _final(state, row, column, direction, both):
+    """Select links of one direction whose words have no selected link yet: both words if `both` is
+    true, otherwise at least one of them.
+    """
     height, width = len(row), len(column)
     for s in range(height):
         for t in range(width):
             if state[s * width + t] & 4 or not state[s * width + t] & direction:
                 continue
-            if (not row[s] and not column[t]) if both else (not row[s] or not column[t]):
+            if both:
+                is_free = not row[s] and not column[t]
+            else:
+                is_free = not row[s] or not column[t]
+            if is_free:
                 state[s * width + t] |= 4
                 row[s] = column[t] = True

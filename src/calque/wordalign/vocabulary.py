@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from calque.text import Sentences
 from calque.wordalign.bitext import Pairs, loop
 
+# Pairs of a letter and its transliteration, separated by spaces.
 _CYRILLIC = (
     "а:a б:b в:v г:g д:d е:e ё:e ж:zh з:z и:i й:i к:k л:l м:m н:n о:o п:p р:r с:s т:t у:u ф:f х:h "
     "ц:ts ч:ch "
@@ -63,9 +64,10 @@ def code_points(words: pa.Array) -> CodePoints:
 
 def joined(first: CodePoints, second: CodePoints) -> CodePoints:
     """Concatenate the words of `first` and `second`."""
-    return np.concatenate([first[0], second[0]]), np.concatenate(
-        [first[1], first[1][-1] + second[1][1:]]
-    )
+    first_points, first_offsets = first
+    second_points, second_offsets = second
+    offsets = np.concatenate([first_offsets, first_offsets[-1] + second_offsets[1:]])
+    return np.concatenate([first_points, second_points]), offsets
 
 
 def ratios() -> np.ndarray:
@@ -86,18 +88,37 @@ def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
     Returns:
         the spelling similarities, uint16 `[n_pairs]`.
     """
-    (left, left_offsets), (right, right_offsets) = source, target
-    letters, numbers = np.unique(np.concatenate([left, right]), return_inverse=True)
+    source_points, source_offsets = source
+    target_points, target_offsets = target
+    # Number the letters of both sides from 0, so that they can be used as array indices.
+    letters, numbers = np.unique(
+        np.concatenate([source_points, target_points]), return_inverse=True
+    )
     numbers = numbers.astype(np.int32)
-    places = numbers[: len(left)], left_offsets, numbers[len(left) :], right_offsets
-    return common(*places, len(letters), pairs.starts, pairs.target)
+    source_letters, target_letters = np.split(numbers, [len(source_points)])
+    return common(
+        source_letters,
+        source_offsets,
+        target_letters,
+        target_offsets,
+        len(letters),
+        pairs.starts,
+        pairs.target,
+    )
 
 
 @loop
 def common(left, left_offsets, right, right_offsets, n_letters, starts, target):
     """Compute `shared` with the bit-parallel algorithm of Hyyrö (2004), which stores a column of
     the table in one 64-bit word.
+
+    Args:
+        left, left_offsets: letters of all source types, and offsets of the types.
+        right, right_offsets: letters of all target types, and offsets of the types.
+        n_letters: number of distinct letters.
+        starts, target: type pairs, see `Pairs`.
     """
+    # Bit k of masks[letter] is set if letter k of the current source word is this letter.
     masks, out = np.zeros(n_letters, np.uint64), np.zeros(len(target), np.uint16)
     for s in range(len(starts) - 1):
         low, length = left_offsets[s], left_offsets[s + 1] - left_offsets[s]
@@ -111,13 +132,14 @@ def common(left, left_offsets, right, right_offsets, n_letters, starts, target):
             for k in range(first, last):
                 both = column & masks[right[k]]
                 column = (column + both) | (column - both)
+            # The zero bits of the last column are the letters of the common subsequence.
             rest = ~column & inside
             n = 0
             while rest != _U(0):
                 rest &= rest - _U(1)
                 n += 1
             out[p] = (n << 8) | min(max(length, last - first), LONGEST)
-        for k in range(bits):
+        for k in range(bits):  # clear the masks for the next source word
             masks[left[low + k]] = _U(0)
     return out
 
@@ -181,21 +203,19 @@ class Vocabulary:
         """
         types, numbers, offsets = _types(sentences, classes)
         frequency = np.bincount(numbers, minlength=len(types))
+        class_names = types
         if classes.stem:
-            stems = _stem(types, classes)
-            named = pc.if_else(
-                pc.less(pa.array(frequency), pa.scalar(np.int64(classes.frequent))), stems, types
-            )
-        else:
-            named = types
-        encoded = named.dictionary_encode()
-        of_type = np.array(encoded.indices)
-        names = encoded.dictionary
-        best = np.zeros(len(names), dtype=np.int64)
-        order = np.argsort(frequency, kind="stable")  # the most frequent spelling is assigned last
-        best[of_type[order]] = order
-        np.take(of_type.astype(np.int32), numbers, out=numbers)
-        return cls(names, types.take(pa.array(best)), classes), numbers, offsets
+            is_rare = pc.less(pa.array(frequency), pa.scalar(np.int64(classes.frequent)))
+            class_names = pc.if_else(is_rare, _stem(types, classes), types)
+        encoded = class_names.dictionary_encode()
+        class_of_type = np.array(encoded.indices)
+        # Types are assigned in ascending order of frequency, so the most frequent one remains.
+        order = np.argsort(frequency, kind="stable")
+        spelling = np.zeros(len(encoded.dictionary), dtype=np.int64)
+        spelling[class_of_type[order]] = order
+        np.take(class_of_type.astype(np.int32), numbers, out=numbers)
+        vocabulary = cls(encoded.dictionary, types.take(pa.array(spelling)), classes)
+        return vocabulary, numbers, offsets
 
     def encode(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray, pa.Array]:
         """Encode a new text as class indices; out-of-vocabulary words get indices of at least
@@ -209,17 +229,21 @@ class Vocabulary:
             the spellings of the out-of-vocabulary words.
         """
         types, numbers, offsets = _types(sentences, self.classes)
-        class_of = pc.index_in(types, self.names)
+        class_of_type = pc.index_in(types, self.names)
         if self.classes.stem:
-            class_of = pc.coalesce(class_of, pc.index_in(_stem(types, self.classes), self.names))
-        words = np.array(pc.fill_null(class_of, pa.scalar(np.int32(-1))))[numbers]
-        at = np.flatnonzero(words < 0)
-        sentence = np.searchsorted(offsets, at, side="right")
-        _, first, of_word = np.unique(
-            sentence * max(len(types), 1) + numbers[at], return_index=True, return_inverse=True
-        )
-        words[at] = len(self) + np.argsort(np.argsort(first))[of_word].astype(np.int32)
-        return words, offsets, types.take(pa.array(numbers[at[np.sort(first)]]))
+            # A word without a class of its own gets the class of its stem.
+            of_stem = pc.index_in(_stem(types, self.classes), self.names)
+            class_of_type = pc.coalesce(class_of_type, of_stem)
+        words = np.array(pc.fill_null(class_of_type, pa.scalar(np.int32(-1))))[numbers]
+        unknown = np.flatnonzero(words < 0)
+        sentence = np.searchsorted(offsets, unknown, side="right")
+        # One key for each pair of a sentence and an out-of-vocabulary type.
+        keys = sentence * max(len(types), 1) + numbers[unknown]
+        _, first, key_of_word = np.unique(keys, return_index=True, return_inverse=True)
+        # `np.unique` sorts the keys; number them in the order of their first occurrence instead.
+        rank = np.argsort(np.argsort(first)).astype(np.int32)
+        words[unknown] = len(self) + rank[key_of_word]
+        return words, offsets, types.take(pa.array(numbers[unknown[np.sort(first)]]))
 
 
 def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray, np.ndarray]:
@@ -237,6 +261,6 @@ def _types(sentences: Sentences, classes: Classes) -> tuple[pa.Array, np.ndarray
 
 
 def _stem(types: pa.Array, classes: Classes) -> pa.Array:
-    return pc.binary_join_element_wise(
-        pc.utf8_slice_codeunits(types, 0, classes.stem), pa.scalar(_RARE), pa.scalar("")
-    )
+    """Return the class name of each type if it is rare: its first characters, followed by `…`."""
+    stems = pc.utf8_slice_codeunits(types, 0, classes.stem)
+    return pc.binary_join_element_wise(stems, pa.scalar(_RARE), pa.scalar(""))
