@@ -17,7 +17,7 @@ from calque.errors import InputError, SettingError, SkippedWarning
 from calque.named import Permission
 from calque.pairs import WordPairs
 from calque.text import ParallelCorpus, Sentences
-from calque.text_files import Flaw, read_lines
+from calque.text_files import NOT_UTF8, Flaw, read_lines
 
 Say = Callable[[str], None]
 
@@ -25,8 +25,9 @@ Say = Callable[[str], None]
 def check_pairs(texts: Sequence[str], langs: Sequence[tuple[str, str]]) -> None:
     """Check that there is one language pair for each text; otherwise raise a `SettingError`."""
     if len(texts) != len(langs):
-        named, pairs = ", ".join(map(str, texts)), ", ".join("-".join(pair) for pair in langs)
-        fact = f"got {len(texts)} text(s) ({named}) but {len(langs)} language pair(s) ({pairs})"
+        names = ", ".join(map(str, texts))
+        pairs = ", ".join("-".join(pair) for pair in langs)
+        fact = f"got {len(texts)} text(s) ({names}) but {len(langs)} language pair(s) ({pairs})"
         raise SettingError(
             f"{fact}; pass one language pair for each text, e.g. --langs en de --langs en fr"
         )
@@ -39,8 +40,8 @@ def skipped(
     warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
 
 
-# : reasons for skipping a line that are normal even in valid text; lines skipped for any other
-# reason count as unusable
+# reasons for skipping a line that are normal even in valid text; lines skipped for any other reason
+# count as unusable
 _USUAL = (
     BLANK,
     HEADER,
@@ -62,31 +63,44 @@ def warn_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
         InputError: no line is usable, or more than a tenth of the lines are unusable and
             `SKIP_UNUSABLE` is not granted.
     """
-    first = {reason: f", first: {place}" for reason, place in corpus.first_skipped.items()}
-    reasons = ", ".join(
-        f"{count:,} × {reason}{first.get(reason, '')}" for reason, count in corpus.skipped.items()
-    )
+    reasons = _reasons(corpus)
     if not corpus.source.lengths().any():
         raise InputError(
             f"no usable sentence pair in {len(corpus):,} lines: {reasons or 'all are empty'}",
             path=path,
         )
-    unusable = sum(count for reason, count in corpus.skipped.items() if reason not in _USUAL)
-    if 10 * unusable > len(corpus) and not SKIP_UNUSABLE:
+    n_unusable = sum(count for reason, count in corpus.skipped.items() if reason not in _USUAL)
+    if 10 * n_unusable > len(corpus) and not SKIP_UNUSABLE:
         fact = (
-            f"{unusable:,} of {len(corpus):,} lines cannot be used ({reasons}), expected at most a "
-            "tenth"
+            f"{n_unusable:,} of {len(corpus):,} lines cannot be used ({reasons}), expected at most "
+            f"a tenth: {_remedy(corpus)}; or skip these lines with --on-error skip"
         )
-        remedy = "correct the file"
-        if coded := corpus.first_skipped.get("not UTF-8"):
-            flaws = (
-                line for line in read_lines(coded.rpartition(" line ")[0]) if isinstance(line, Flaw)
-            )
-            remedy = next((flaw.fact for flaw in flaws if flaw.reason == "not UTF-8"), remedy)
-        raise InputError(f"{fact}: {remedy}; or skip these lines with --on-error skip", path=path)
+        raise InputError(fact, path=path)
     if corpus.skipped:
         message = f"{path}: skipped {sum(corpus.skipped.values()):,} unusable lines ({reasons})"
         skipped(message, corpus.skipped, corpus.first_skipped)
+
+
+def _reasons(corpus: ParallelCorpus) -> str:
+    """Return the number of skipped lines for each reason, and the position of the first one."""
+    parts = []
+    for reason, count in corpus.skipped.items():
+        place = corpus.first_skipped.get(reason)
+        parts.append(f"{count:,} × {reason}" + (f", first: {place}" if place is not None else ""))
+    return ", ".join(parts)
+
+
+def _remedy(corpus: ParallelCorpus) -> str:
+    """Return advice on unusable lines: how to convert a file that is not in UTF-8, or to correct
+    the file.
+    """
+    place = corpus.first_skipped.get(NOT_UTF8)
+    if place is not None:
+        file, _, _ = place.rpartition(" line ")
+        for line in read_lines(file):
+            if isinstance(line, Flaw) and line.reason == NOT_UTF8:
+                return line.fact
+    return "correct the file"
 
 
 @dataclass(frozen=True)
@@ -150,8 +164,14 @@ class Words:
         """
         from calque.wordalign import align_words
 
-        how = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
-        return align_words(corpus, extra=extra, progress=progress, **how)
+        return align_words(
+            corpus,
+            model=self.model,
+            symmetrize=self.symmetrize,
+            seed=self.seed,
+            extra=extra,
+            progress=progress,
+        )
 
     def open_pairs(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
         """Read the word links of a corpus from a Pharaoh file, and check that the linked words
@@ -171,10 +191,9 @@ class Words:
         has_all_lines = pairs.n_sentences > len(corpus)
         if self.limit is None or corpus.lines is None or not has_all_lines:
             return pairs
-        inside = (
-            corpus.lines <= pairs.n_sentences
-        )  # otherwise `check` reports that the numbers differ
-        return pairs.take(corpus.lines - 1) if inside.all() else pairs
+        if (corpus.lines > pairs.n_sentences).any():
+            return pairs  # `check` reports that the numbers differ
+        return pairs.take(corpus.lines - 1)
 
 
 def read_languages(

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from calque.errors import InputError, similar_path
 
+# first bytes of compressed files, by their usual suffix
 _MAGIC = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", ".xz": b"\xfd7zXZ\x00", ".bz2": b"BZh"}
 _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 #: first bytes of archives that may contain several files
@@ -61,22 +62,28 @@ class Flaw(NamedTuple):
     def error(self, path: str | PathLike[str], remedy: str) -> InputError:
         """Return the error to raise for this item."""
         link = " or" if self.fact.endswith("?") else "; or"
-        place, line = (f"{self.place}: ", None) if self.place else ("", self.line)
-        return InputError(f"{place}{self.fact}{link} {remedy}", path=self.path or path, line=line)
+        message = f"{self.fact}{link} {remedy}"
+        if self.place:
+            return InputError(f"{self.place}: {message}", path=self.path or path)
+        return InputError(message, path=self.path or path, line=self.line)
 
 
 def unpacked_name(path: str | PathLike[str]) -> str:
     """Return the name of a file without its compression suffix."""
     name = Path(path).name
-    return name[: -len(Path(name).suffix)] if Path(name).suffix.lower() in SUFFIXES else name
+    suffix = Path(name).suffix
+    return name.removesuffix(suffix) if suffix.lower() in SUFFIXES else name
 
 
 def find_packed(path: str | PathLike[str]) -> Path | None:
     """Return the file with this path, plain or with a compression suffix, or None if there is no
     such file.
     """
-    names = (f"{fspath(path)}{suffix}" for suffix in ("", *SUFFIXES))
-    return next((Path(name) for name in names if os.path.isfile(name)), None)
+    for suffix in ("", *SUFFIXES):
+        file = f"{fspath(path)}{suffix}"
+        if os.path.isfile(file):
+            return Path(file)
+    return None
 
 
 @contextmanager
@@ -87,38 +94,50 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
     Raises:
         InputError: the file cannot be opened, or its compressed data is corrupt or truncated.
     """
-    suffix = Path(path).suffix.lower()
     try:
         with open(path, "rb") as file:
-            start = file.peek(6)
-            packing = next(
-                (name for name, magic in _MAGIC.items() if start.startswith(magic)), None
-            )
-            if suffix in SUFFIXES and packing is None:
-                raise InputError(
-                    f"named {suffix} but not compressed in this format; rename the file or "
-                    "compress it again",
-                    path=path,
-                )
-            archive = next(
-                (name for magic, name in _ARCHIVES.items() if start.startswith(magic)), None
-            )
-            if archive is not None:
-                raise InputError(f"a {archive} archive, expected text; unpack it", path=path)
-            if packing is None:
+            compression = _compression(file.peek(6), path)
+            if compression is None:
                 yield file
-            elif packing == ".xz":
+            elif compression == ".xz":
                 with lzma.open(file) as stream:
                     yield stream
             else:
-                yield BufferedReader(pa.CompressedInputStream(file, _CODECS[packing]))
+                yield BufferedReader(pa.CompressedInputStream(file, _CODECS[compression]))
     except (EOFError, lzma.LZMAError, OSError) as error:
+        # Errors of the system have a number, unlike those that codecs raise for corrupt data.
         if isinstance(error, OSError) and error.errno is not None:
-            meant = similar_path(path) if isinstance(error, FileNotFoundError) else ""
-            raise InputError(f"cannot be read ({error.strerror}){meant}", path=path) from error
+            fact = f"cannot be read ({error.strerror})"
+            if isinstance(error, FileNotFoundError):
+                fact += similar_path(path)
+            raise InputError(fact, path=path) from error
         raise InputError(
             f"compressed data is corrupt or truncated ({error}); download it again", path=path
         ) from error
+
+
+def _compression(start: bytes, path: str | PathLike[str]) -> str | None:
+    """Return the usual suffix of the format in which a file with these first bytes is compressed,
+    or None.
+
+    Raises:
+        InputError: the suffix of the file names a compression that the file does not have, or the
+            file is an archive.
+    """
+    for suffix, magic in _MAGIC.items():
+        if start.startswith(magic):
+            return suffix
+    suffix = Path(path).suffix.lower()
+    if suffix in SUFFIXES:
+        raise InputError(
+            f"named {suffix} but not compressed in this format; rename the file or compress it "
+            "again",
+            path=path,
+        )
+    for magic, archive in _ARCHIVES.items():
+        if start.startswith(magic):
+            raise InputError(f"a {archive} archive, expected text; unpack it", path=path)
+    return None
 
 
 def marked_encoding(start: bytes) -> str | None:
@@ -140,13 +159,12 @@ def opened_text(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
     """
     with unpacked(path) as file:
         encoding = marked_encoding(file.peek(4)[:4])  # type: ignore[attr-defined]
+        if encoding in ("utf-16", "utf-32"):
+            yield BufferedReader(_Converted(file, encoding, path))
+            return
         if encoding == "utf-8":
             file.read(len(codecs.BOM_UTF8))
-        yield (
-            BufferedReader(_Converted(file, encoding, path))
-            if encoding in ("utf-16", "utf-32")
-            else file
-        )
+        yield file
 
 
 class _Converted(io.RawIOBase):
@@ -161,18 +179,25 @@ class _Converted(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        block = b"x"
-        while block and not self._converted:
+        """Fill the buffer, and return the number of bytes; 0 is the end of the file."""
+        at_end = False
+        # A block can consist of part of a character, which is converted with the next block.
+        while not self._converted and not at_end:
             block = self._file.read(_BLOCK)
-            try:
-                text = self._decoder.decode(block, final=not block)
-            except UnicodeDecodeError as error:
-                fact = f"not valid {self._encoding.upper()} ({error.reason}); is the file complete?"
-                raise InputError(fact, path=self._path) from error
-            self._converted = text.encode("utf-8", "surrogatepass")
+            at_end = not block
+            self._converted = self._convert(block)
         part, self._converted = self._converted[: len(buffer)], self._converted[len(buffer) :]
         buffer[: len(part)] = part
         return len(part)
+
+    def _convert(self, block: bytes) -> bytes:
+        """Convert a block; an empty block is the end of the file."""
+        try:
+            text = self._decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            fact = f"not valid {self._encoding.upper()} ({error.reason}); is the file complete?"
+            raise InputError(fact, path=self._path) from error
+        return text.encode("utf-8", "surrogatepass")
 
 
 def read_blocks(path: str | PathLike[str]) -> Iterator[bytes]:
@@ -255,21 +280,21 @@ def flaw_of_bytes(raw: bytes, number: int, path: str | PathLike[str] | None = No
     try:
         raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        fact = f"byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8"
-        like = _encoding(raw)
-        remedy = f"convert the file, which looks like {like}: iconv -f {like} -t UTF-8 FILE > NEW"
-        return Flaw(number, NOT_UTF8, f"{fact}; {remedy}", path)
+        encoding = _likely_encoding(raw)
+        fact = (
+            f"byte 0x{raw[error.start]:02x} at position {error.start} is not UTF-8; convert the "
+            f"file, which looks like {encoding}: iconv -f {encoding} -t UTF-8 FILE > NEW"
+        )
+        return Flaw(number, NOT_UTF8, fact, path)
     return None
 
 
-def _encoding(raw: bytes) -> str:
+def _likely_encoding(raw: bytes) -> str:
     """Guess the encoding of a line that is not UTF-8, and return the name of the encoding in
     iconv.
     """
     high = [byte for byte in raw if byte > 127]
-    if 3 * len(high) < len(raw):  # few letters outside ASCII
+    if 3 * len(high) < len(raw):  # few letters outside ASCII, as in Western European languages
         return "ISO-8859-1" if min(high) >= 0xA0 else "WINDOWS-1252"
-    is_cyrillic = 2 * sum(byte >= 0xE0 for byte in high) > len(
-        high
-    )  # most letters are lower-case Cyrillic
-    return "WINDOWS-1251" if is_cyrillic else "GB18030"
+    n_lower_cyrillic = sum(byte >= 0xE0 for byte in high)  # lower-case letters in WINDOWS-1251
+    return "WINDOWS-1251" if 2 * n_lower_cyrillic > len(high) else "GB18030"
