@@ -68,17 +68,13 @@ class _AnnotatedSentences:
     def __len__(self) -> int:
         return len(self.sentences)
 
-    def _taken(self, rows: np.ndarray, **parts: Any) -> Self:
-        """Return the sentences at the given indices; `parts` maps field names to the annotations of
-        these sentences.
+    def _taken(self, rows: np.ndarray, **annotations: Any) -> Self:
+        """Return the sentences at the given indices; `annotations` maps field names to the
+        annotations of these sentences.
         """
         lines = getattr(self, "lines")  # noqa: B009 (subclasses define this field)
-        return replace(
-            self,
-            sentences=self.sentences.take(rows),
-            **{"lines": None if lines is None else lines[rows]},
-            **parts,
-        )
+        annotations["lines"] = None if lines is None else lines[rows]
+        return replace(self, sentences=self.sentences.take(rows), **annotations)
 
     def _words(self, rows: np.ndarray) -> np.ndarray:
         """Return the indices of all words in the sentences at `rows`, in order."""
@@ -106,9 +102,8 @@ class TaggedText(_AnnotatedSentences):
     lines: np.ndarray | None = None
 
     def __post_init__(self):
-        _check(
-            int(self.sentences.lengths().sum()), len(self.tags), "one per word", "tags", self.path
-        )
+        n_words = int(self.sentences.lengths().sum())
+        _check(n_words, len(self.tags), "one per word", "tags", self.path)
         if self.intents is not None:
             _check(len(self.sentences), len(self.intents), "one per sentence", "intents", self.path)
 
@@ -216,34 +211,15 @@ class ProbeText(_AnnotatedSentences):
     repaired: int = 0
 
     def __post_init__(self):
-        _check(
-            len(self.sentences) + 1,
-            len(self.offsets),
-            "one per sentence, plus the end",
-            "offsets",
-            self.path,
-        )
-        _check(
-            int(self.offsets[-1]),
-            len(self.spans),
-            "the value of the last offset",
-            "spans",
-            self.path,
-        )
-        _check(
-            len(self.spans) + 1,
-            len(self.label_offsets),
-            "one per target, plus the end",
-            "label offsets",
-            self.path,
-        )
-        _check(
-            int(self.label_offsets[-1]),
-            len(self.labels),
-            "the value of the last label offset",
-            "labels",
-            self.path,
-        )
+        n_targets, n_labels = int(self.offsets[-1]), int(self.label_offsets[-1])
+        unit = "one per sentence, plus the end"
+        _check(len(self.sentences) + 1, len(self.offsets), unit, "offsets", self.path)
+        unit = "the value of the last offset"
+        _check(n_targets, len(self.spans), unit, "spans", self.path)
+        unit = "one per target, plus the end"
+        _check(len(self.spans) + 1, len(self.label_offsets), unit, "label offsets", self.path)
+        unit = "the value of the last label offset"
+        _check(n_labels, len(self.labels), unit, "labels", self.path)
 
     def owners(self) -> np.ndarray:
         """Return the index of the sentence that contains each target, int64 `[n_targets]`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from math import isfinite
 from numbers import Integral, Real
@@ -63,7 +62,9 @@ class InputError(CalqueError):
         self, fact: str, *, path: str | PathLike[str] | None = None, line: int | None = None
     ):
         fact = _line(fact)
-        self.fact, self.path, self.line = fact, path, line
+        self.fact = fact
+        self.path = path
+        self.line = line
         place = "" if path is None else fspath(path)
         if line is not None:
             place = f"{place} line {line}".strip()
@@ -92,12 +93,12 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
-    plain = {_plain_name(each): each for each in known}
-    given = _plain_name(name)
-    near = get_close_matches(given, plain, n=1)
-    if not near and given:
-        near = [each for each in plain if each.startswith(given)]
-    return f"; did you mean {plain[near[0]]}?" if near else ""
+    spelling = {_plain_name(known_name): known_name for known_name in known}
+    misspelt = _plain_name(name)
+    similar = get_close_matches(misspelt, spelling, n=1)
+    if not similar and misspelt:
+        similar = [plain_name for plain_name in spelling if plain_name.startswith(misspelt)]
+    return f"; did you mean {spelling[similar[0]]}?" if similar else ""
 
 
 def similar_path(path: str | PathLike[str]) -> str:
@@ -138,24 +139,33 @@ def check_number(
     Raises:
         SettingError: the value is invalid.
     """
-    tests = {
-        "above": (gt, above),
-        "at least": (ge, least),
-        "below": (lt, below),
-        "at most": (le, most),
-    }
-    given = {word: (holds, bound) for word, (holds, bound) in tests.items() if bound is not None}
-    with suppress(OverflowError):  # integers such as 10⁴⁰⁰ do not fit in a float
-        right = (
-            isinstance(value, Integral if whole else Real)
-            and not isinstance(value, bool)
-            and isfinite(value)
-        )
-        if right and all(holds(value, bound) for holds, bound in given.values()):
-            return
-    bounds = " and ".join(f"{word} {bound:g}" for word, (_, bound) in given.items())
-    kind = "a whole number" if whole else "a finite number"
-    raise SettingError(f"{name} must be {f'{bounds} ({kind})' if bounds else kind}, got {value!r}")
+    is_within, bounds = True, []
+    is_valid = _is_finite(value, Integral if whole else Real)
+    for words, bound, holds in (
+        ("above", above, gt),
+        ("at least", least, ge),
+        ("below", below, lt),
+        ("at most", most, le),
+    ):
+        if bound is not None:
+            bounds.append(f"{words} {bound:g}")
+            is_within = is_within and is_valid and holds(value, bound)
+    if is_valid and is_within:
+        return
+    expected = "a whole number" if whole else "a finite number"
+    if bounds:
+        expected = f"{' and '.join(bounds)} ({expected})"
+    raise SettingError(f"{name} must be {expected}, got {value!r}")
+
+
+def _is_finite(value: object, number_type: type[Real]) -> bool:
+    """Return whether a value is a finite number of a type that is not a boolean."""
+    if not isinstance(value, number_type) or isinstance(value, bool):
+        return False
+    try:
+        return isfinite(value)
+    except OverflowError:  # integers such as 10⁴⁰⁰ do not fit in a float
+        return False
 
 
 class MissingExtraError(CalqueError):
@@ -187,7 +197,10 @@ def causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        if error.__cause__ is None and not error.__suppress_context__:
+            error = error.__context__
+        else:
+            error = error.__cause__
 
 
 def interruption(error: BaseException) -> KeyboardInterrupt | None:
@@ -196,4 +209,4 @@ def interruption(error: BaseException) -> KeyboardInterrupt | None:
     Libraries that are interrupted while they write a file may raise another error, for example
     because the file is truncated.
     """
-    return next((each for each in causes(error) if isinstance(each, KeyboardInterrupt)), None)
+    return next((cause for cause in causes(error) if isinstance(cause, KeyboardInterrupt)), None)

@@ -50,26 +50,33 @@ class WordPairs:
         posterior: np.ndarray | None = None,
         possible: np.ndarray | None = None,
     ):
-        arrays = [np.asarray(array, dtype=np.int64) for array in (sentence, source, target)]
-        if len({array.shape for array in arrays}) != 1 or arrays[0].ndim != 1:
-            raise SettingError(
-                f"arrays must be 1-D and equally long, got {[array.shape for array in arrays]}"
-            )
-        self.sentence, self.source, self.target = arrays
+        self.sentence = np.asarray(sentence, dtype=np.int64)
+        self.source = np.asarray(source, dtype=np.int64)
+        self.target = np.asarray(target, dtype=np.int64)
         self.n_sentences = int(n_sentences)
+        shapes = [array.shape for array in (self.sentence, self.source, self.target)]
+        if len(set(shapes)) != 1 or self.sentence.ndim != 1:
+            raise SettingError(f"arrays must be 1-D and equally long, got {shapes}")
+        if possible is None:
+            possible = np.zeros(len(self), dtype=bool)
+        self.possible = np.asarray(possible, dtype=bool)
         self.posterior = None if posterior is None else np.asarray(posterior, dtype=np.float32)
-        self.possible = (
-            np.zeros(len(arrays[0]), dtype=bool)
-            if possible is None
-            else np.asarray(possible, dtype=bool)
-        )
-        if any(
-            extra is not None and extra.shape != arrays[0].shape
-            for extra in (self.posterior, self.possible)
-        ):
-            raise SettingError(
-                f"posterior and possible must have the same shape as sentence, [{len(self)}]"
-            )
+        for values in (self.posterior, self.possible):
+            if values is not None and values.shape != self.sentence.shape:
+                raise SettingError(
+                    f"posterior and possible must have the same shape as sentence, [{len(self)}]"
+                )
+        self._check_range()
+        if (self.sentence[1:] < self.sentence[:-1]).any():
+            order = np.argsort(self.sentence, kind="stable")
+            self.sentence = self.sentence[order]
+            self.source = self.source[order]
+            self.target = self.target[order]
+            self.possible = self.possible[order]
+            self.posterior = None if self.posterior is None else self.posterior[order]
+
+    def _check_range(self) -> None:
+        """Check that sentence numbers and word positions are possible."""
         if len(self) and (self.sentence.min() < 0 or self.sentence.max() >= self.n_sentences):
             places = f"{self.sentence.min()} to {self.sentence.max()}"
             raise SettingError(
@@ -77,11 +84,6 @@ class WordPairs:
             )
         if len(self) and min(self.source.min(), self.target.min()) < 0:
             raise SettingError("word positions must be at least 0, got a negative position")
-        if (self.sentence[1:] < self.sentence[:-1]).any():
-            order = np.argsort(self.sentence, kind="stable")
-            self.sentence, self.source, self.target = (array[order] for array in arrays)
-            self.possible = self.possible[order]
-            self.posterior = None if self.posterior is None else self.posterior[order]
 
     def __len__(self) -> int:
         return len(self.sentence)
@@ -93,20 +95,16 @@ class WordPairs:
         """Return whether `other` has the same links; the order and the posteriors of links are
         ignored.
         """
-        if (
-            not isinstance(other, WordPairs)
-            or self.n_sentences != other.n_sentences
-            or len(self) != len(other)
-        ):
+        if not isinstance(other, WordPairs) or self.n_sentences != other.n_sentences:
             return False
-        orders = [
-            np.lexsort((pairs.possible, pairs.target, pairs.source, pairs.sentence))
-            for pairs in (self, other)
-        ]
-        return all(
-            np.array_equal(getattr(self, name)[orders[0]], getattr(other, name)[orders[1]])
-            for name in ("sentence", "source", "target", "possible")
-        )
+        return np.array_equal(self._sorted_links(), other._sorted_links())
+
+    def _sorted_links(self) -> np.ndarray:
+        """Return the sentence, source, target and mark of each link in sorted order, int64
+        `[4, n_pairs]`.
+        """
+        links = np.stack([self.sentence, self.source, self.target, self.possible])
+        return links[:, np.lexsort(links[::-1])]
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -126,6 +124,7 @@ class WordPairs:
         n = 0
         for n, sentence in enumerate(links, 1):
             try:
+                # `index` also accepts integers of NumPy, but no floats.
                 flat += dict.fromkeys((n - 1, index(i), index(j)) for i, j in sentence)
             except (TypeError, ValueError) as error:
                 fact = (
@@ -133,7 +132,8 @@ class WordPairs:
                     f"{str(sentence)[:60]}"
                 )
                 raise SettingError(f"links of sentence pair {n - 1}: {fact}") from error
-        return cls(*np.array(flat, dtype=np.int64).reshape(-1, 3).T, n_sentences=n)
+        sentence, source, target = np.array(flat, dtype=np.int64).reshape(-1, 3).T
+        return cls(sentence, source, target, n_sentences=n)
 
     # -- selection
     # -------------------------------------------------------------------------------------------
@@ -159,24 +159,26 @@ class WordPairs:
         sentence (as in the code of Cao et al. 2020). A link that is listed several times counts
         once."""
         links = self.distinct()
-        alone = np.ones(len(links), dtype=bool)
+        is_only_link = np.ones(len(links), dtype=bool)
         for words in (links.source, links.target):
-            keys = links.sentence * (int(words.max(initial=0)) + 1) + words
-            _, inverse, counts = np.unique(keys, return_inverse=True, return_counts=True)
-            alone &= counts[inverse] == 1
-        return links.select(alone)
+            # number of each word in the text, if all sentences had as many words as the longest
+            word_numbers = links.sentence * (int(words.max(initial=0)) + 1) + words
+            _, inverse, counts = np.unique(word_numbers, return_inverse=True, return_counts=True)
+            is_only_link &= counts[inverse] == 1
+        return links.select(is_only_link)
 
     def distinct(self) -> WordPairs:
         """Return the links without repetitions; a link is sure if any occurrence is sure, and keeps
         its first posterior.
         """
         order = np.lexsort((self.target, self.source, self.sentence))
-        differs = np.zeros(len(self), dtype=bool)
+        # whether each link, in this order, differs from the link before it
+        is_new = np.zeros(len(self), dtype=bool)
         for column in (self.sentence, self.source, self.target):
-            differs |= np.diff(column[order], prepend=-1) != 0
-        if differs.all():
+            is_new |= np.diff(column[order], prepend=-1) != 0
+        if is_new.all():
             return self
-        starts = np.flatnonzero(differs)
+        starts = np.flatnonzero(is_new)
         first = order[starts]  # lexsort is stable, so this is the first occurrence of each link
         possible = np.logical_and.reduceat(self.possible[order], starts)
         in_order = np.argsort(first)
@@ -193,10 +195,10 @@ class WordPairs:
         """Return the links of sentences `start` to `stop` (exclusive), with sentences renumbered
         from 0.
         """
-        chosen = np.arange(*np.searchsorted(self.sentence, [start, stop]))
-        return self._part(
-            chosen, self.sentence[chosen] - start, max(0, min(stop, self.n_sentences) - start)
-        )
+        first, end = np.searchsorted(self.sentence, [start, stop])
+        chosen = np.arange(first, end)
+        n_sentences = max(0, min(stop, self.n_sentences) - start)
+        return self._part(chosen, self.sentence[chosen] - start, n_sentences)
 
     def take(self, indices: np.ndarray) -> WordPairs:
         """Return the links of the sentences at `indices`; the sentences are renumbered in this
@@ -214,9 +216,13 @@ class WordPairs:
 
     def swapped(self) -> WordPairs:
         """Return the links with source and target exchanged."""
-        scores = {"posterior": self.posterior, "possible": self.possible}
         return WordPairs(
-            self.sentence, self.target, self.source, n_sentences=self.n_sentences, **scores
+            self.sentence,
+            source=self.target,
+            target=self.source,
+            n_sentences=self.n_sentences,
+            posterior=self.posterior,
+            possible=self.possible,
         )
 
     def offsets(self) -> np.ndarray:
@@ -237,22 +243,23 @@ class WordPairs:
                 f"has links for {self.n_sentences} sentence pairs, but the corpus has {len(corpus)}"
             )
             raise InputError(fact, path=path)
-        for name, words in (("source", self.source), ("target", self.target)):
-            lengths = getattr(corpus, name).lengths()
+        for name, words, sentences in (
+            ("source", self.source, corpus.source),
+            ("target", self.target, corpus.target),
+        ):
+            lengths = sentences.lengths()
             wrong = np.flatnonzero(words >= lengths[self.sentence])
-            if len(wrong):
-                line = int(self.sentence[wrong[0]])
-                fact = (
-                    f"no {name} word {words[wrong[0]]} (0-based): sentence {line + 1} has "
-                    f"{lengths[line]} words;"
-                )
-                counted = (
-                    "do the links count words from 1 (--one-based), or "
-                    if self.never_use_word_0
-                    else ""
-                )
-                remedy = f"{counted}was the corpus tokenised differently?"
-                raise InputError(f"{fact} {remedy}", path=path, line=line + 1)
+            if not len(wrong):
+                continue
+            sentence = int(self.sentence[wrong[0]])
+            remedy = "was the corpus tokenised differently?"
+            if self.never_use_word_0:
+                remedy = f"do the links count words from 1 (--one-based), or {remedy}"
+            fact = (
+                f"no {name} word {words[wrong[0]]} (0-based): sentence {sentence + 1} has "
+                f"{lengths[sentence]} words; {remedy}"
+            )
+            raise InputError(fact, path=path, line=sentence + 1)
         return self
 
     # -- Pharaoh files
@@ -265,16 +272,19 @@ class WordPairs:
         """
         offsets = self.offsets()
         for first in range(0, self.n_sentences, _LINES):
-            cut = offsets[first : first + _LINES + 1]
-            part = slice(cut[0], cut[-1])
-            marks = np.where(self.possible[part], "?", "-").tolist()
-            ends = [""] * len(marks)
+            block_offsets = offsets[first : first + _LINES + 1]
+            block = slice(block_offsets[0], block_offsets[-1])
+            source = (self.source[block] + int(one_based)).tolist()
+            target = (self.target[block] + int(one_based)).tolist()
+            marks = np.where(self.possible[block], "?", "-").tolist()
+            suffixes = [""] * len(marks)
             if posteriors and self.posterior is not None:
-                ends = [f":{p:.4g}" for p in self.posterior[part].tolist()]
-            source, target = (words[part] + int(one_based) for words in (self.source, self.target))
-            links = [*zip(source.tolist(), target.tolist(), marks, ends, strict=True)]
-            for a, b in pairwise((cut - cut[0]).tolist()):
-                yield " ".join([f"{i}{mark}{j}{end}" for i, j, mark, end in sorted(links[a:b])])
+                suffixes = [f":{p:.4g}" for p in self.posterior[block].tolist()]
+            links = list(zip(source, target, marks, suffixes, strict=True))
+            for start, end in pairwise((block_offsets - block_offsets[0]).tolist()):
+                yield " ".join(
+                    [f"{i}{mark}{j}{suffix}" for i, j, mark, suffix in sorted(links[start:end])]
+                )
 
     def save(
         self, path: str | PathLike[str], *, posteriors: bool = False, one_based: bool = False
@@ -307,11 +317,13 @@ class WordPairs:
         Raises:
             InputError: a line is not in this format.
         """
+        # Arrays of numbers need a tenth of the memory of lists.
         sentence, source, target = array("q"), array("q"), array("q")
         possible, posterior = bytearray(), array("f")
-        shift, number, any_posterior = int(bool(one_based)), -1, False
+        shift = 1 if one_based else 0
+        number, any_posterior = -1, False
         for number, line in enumerate(lines):
-            seen: dict[tuple[int, int], int] = {}
+            place_of: dict[tuple[int, int], int] = {}  # index of each link of this sentence
             for item in line.split():
                 match = _LINK.fullmatch(item)
                 if match is None:
@@ -323,39 +335,34 @@ class WordPairs:
                 i, mark, j, probability = match.groups()
                 link = (int(i) - shift, int(j) - shift)
                 if min(link) < 0:
-                    raise InputError(
-                        f"link {item[:40]!r} has word 0, expected 1 or more",
-                        path=path,
-                        line=number + 1,
-                    )
-                if link in seen:
-                    possible[seen[link]] &= mark != "-"
+                    fact = f"link {item[:40]!r} has word 0, expected 1 or more"
+                    raise InputError(fact, path=path, line=number + 1)
+                if link in place_of:  # a repeated link, which is sure if any occurrence is sure
+                    possible[place_of[link]] &= mark != "-"
                     continue
-                seen[link] = len(sentence)
+                place_of[link] = len(sentence)
                 sentence.append(number)
                 source.append(link[0])
                 target.append(link[1])
                 possible.append(mark != "-")
                 posterior.append(float(probability or 1))
                 any_posterior |= probability is not None
-        ends = (np.array(column, dtype=np.int64) for column in (sentence, source, target))
-        probabilities = np.array(posterior, dtype=np.float32) if any_posterior else None
         pairs = cls(
-            *ends,
+            np.array(sentence, dtype=np.int64),
+            np.array(source, dtype=np.int64),
+            np.array(target, dtype=np.int64),
             n_sentences=number + 1,
             possible=np.array(possible, dtype=bool),
-            posterior=probabilities,
+            posterior=np.array(posterior, dtype=np.float32) if any_posterior else None,
         )
         if one_based is None and pairs.never_use_word_0:
             place = "" if path is None else f"{fspath(path)}: "
-            warnings.warn(
-                CalqueWarning(
-                    f"{place}no link uses word 0 on either side, so the links probably count words "
-                    "from 1: set --one-based "
-                    "(one_based=True), or --zero-based (one_based=False) if they count from 0"
-                ),
-                stacklevel=2,
+            message = (
+                f"{place}no link uses word 0 on either side, so the links probably count words "
+                "from 1: set --one-based (one_based=True), or --zero-based (one_based=False) if "
+                "they count from 0"
             )
+            warnings.warn(CalqueWarning(message), stacklevel=2)
         return pairs
 
     @property

@@ -33,28 +33,32 @@ def bar(
     """
     from tqdm import tqdm
 
+    items, total = None, None
+    if isinstance(over, int):
+        total = over
+    else:
+        items = over
+    options: dict[str, Any] = {
+        "total": total,
+        "unit": unit,
+        "desc": title,
+        "disable": not show or launched.number() > 0,
+        "initial": initial,
+        "unit_scale": scaled,
+        "leave": leave,
+        "mininterval": 0.5,
+        "dynamic_ncols": True,
+    }
     watch = _WATCH.get()
-    kind: Any = tqdm if watch is None else _watched_bar()
-    items, total = (None, over) if over is None or isinstance(over, int) else (over, None)
-    return kind(
-        items,
-        total=total,
-        unit=unit,
-        desc=title,
-        disable=not show or launched.number() > 0,
-        initial=initial,
-        unit_scale=scaled,
-        leave=leave,
-        mininterval=0.5,
-        dynamic_ncols=True,
-        **({} if watch is None else {"watch": watch}),
+    return (
+        tqdm(items, **options) if watch is None else _watched_bar()(items, watch=watch, **options)
     )
 
 
 # -- watching the bars
 # -------------------------------------------------------------------------------------------------
-# : function that is called with the title of a bar, the number of finished items, and the number of
-# all items
+#: function that is called with the title of a bar, the number of finished items, and the number of
+#: all items
 Watch = Callable[[str, int, int | None], None]
 _WATCH: ContextVar[Watch | None] = ContextVar("calque_watches_progress", default=None)
 

@@ -37,12 +37,14 @@ from calque.errors import InputError
 
 Scheme = Literal["plain", "iob1", "iob2", "bioes", "bilou", "ioe"]
 
-_LETTERS = "OBI"
+# Roles of a word: outside every span, or the beginning, inside or end of a span, or a whole span.
 _O, _B, _I, _E, _S = range(5)
-_KIND = {"B": _B, "I": _I, "M": _I, "E": _E, "L": _E, "S": _S, "U": _S, "W": _S}
-_SPAN = re.compile(rf"([{''.join(_KIND)}])(?:-(.*))?", re.DOTALL)
+_LETTERS = "OBI"  # letters of the BIO scheme, by role
+_ROLES = {"B": _B, "I": _I, "M": _I, "E": _E, "L": _E, "S": _S, "U": _S, "W": _S}
+_PREFIX = f"[{''.join(_ROLES)}]"
+_SPAN = re.compile(rf"({_PREFIX})(?:-(.*))?", re.DOTALL)
 #: misspelt tag of a span: a prefix in lower case, or a separator other than the hyphen
-_MISSPELT = re.compile(rf"([{''.join(_KIND)}])[-_:./|‐‑–—−](.+)", re.DOTALL | re.IGNORECASE)
+_MISSPELT = re.compile(rf"({_PREFIX})[-_:./|‐‑–—−](.+)", re.DOTALL | re.IGNORECASE)
 
 
 class Spans(NamedTuple):
@@ -77,24 +79,24 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
     the same type.
     """
     occurring: list[int] = np.unique(codes).tolist()
-    used = [names[code] for code in occurring if code >= 0 and names[code] != "O"]
-    untyped = set(used) <= set(_KIND) and bool(
-        {"B", "I"} & set(used)
-    )  # otherwise a single letter is an ordinary tag
+    used = {names[code] for code in occurring if code >= 0} - {"O"}
+    # A single letter is an ordinary tag unless all tags are letters of a scheme.
+    untyped = used <= _ROLES.keys() and not used.isdisjoint({"B", "I"})
     spans = [name for name in used if _SPAN.fullmatch(name) and (untyped or len(name) > 1)]
     if len(spans) < len(used) - len(spans):
         return "plain"
     letters = {name[0] for name in spans}
-    if letters & set("LU"):
+    if not letters.isdisjoint("LU"):
         return "bilou"
     if "E" in letters and letters <= {"I", "E"}:
         return "ioe"
-    if letters & set("ESMW"):
+    if not letters.isdisjoint("ESMW"):
         return "bioes"
     words = _Words(codes, names, offsets)
-    touches = (words.before != _O) & (words.type_before == words.type)
-    i_begins = bool((words.begins & (words.kind == _I)).any())
-    return "iob1" if i_begins and touches[words.kind == _B].all() else "iob2"
+    follows_same_type = (words.role_before != _O) & (words.type_before == words.type)
+    some_span_begins_with_i = bool((words.begins & (words.role == _I)).any())
+    every_b_follows_same_type = bool(follows_same_type[words.role == _B].all())
+    return "iob1" if some_span_begins_with_i and every_b_follows_same_type else "iob2"
 
 
 def unknown_tags(names: Sequence[str], scheme: Scheme) -> list[str]:
@@ -106,8 +108,12 @@ def unknown_tags(names: Sequence[str], scheme: Scheme) -> list[str]:
     """
     if scheme == "plain":
         return []
-    types = {match[2] for name in names if (match := _SPAN.fullmatch(name)) and match[2]}
-    return [name for name in names if not (_SPAN.fullmatch(name) or _is_outside(name, types))]
+    types = set()
+    for name in names:
+        match = _SPAN.fullmatch(name)
+        if match is not None and match[2]:
+            types.add(match[2])
+    return [name for name in names if not _SPAN.fullmatch(name) and not _is_outside(name, types)]
 
 
 def _is_outside(name: str, types: Collection[str]) -> bool:
@@ -127,16 +133,14 @@ def names_without_spans(names: Sequence[str]) -> list[str]:
 
 def unknown_tag_fact(name: str, names: Sequence[str]) -> str:
     """Return a message about a tag that does not belong to the scheme of the other tags."""
-    known = [other for other in names if _SPAN.fullmatch(other)]
+    example = next(other for other in names if _SPAN.fullmatch(other))
+    remedy = "correct the tag, or write O for a word outside every span"
     match = _MISSPELT.fullmatch(name)
-    remedy = (
-        f"write {match[1].upper()}-{match[2]}"
-        if match
-        else "correct the tag, or write O for a word outside every span"
-    )
+    if match is not None:
+        remedy = f"write {match[1].upper()}-{match[2]}"
     return (
         f"the tag {name!r:.40} does not belong to the scheme of the other tags, such as "
-        f"{known[0]!r:.40}; {remedy}"
+        f"{example!r:.40}; {remedy}"
     )
 
 
@@ -157,16 +161,17 @@ def to_bio(
     scheme = scheme or detect_scheme(codes, names, offsets)
     if scheme == "plain":
         return Labels(np.asarray(codes, np.int32), tuple(names)), 0
-    if unknown := unknown_tags(names, scheme):
+    unknown = unknown_tags(names, scheme)
+    if unknown:
         raise InputError(unknown_tag_fact(unknown[0], names))
     words = _Words(codes, names, offsets)
-    strange = np.array([name != "O" and not _SPAN.fullmatch(name) for name in names] + [True])[
-        codes
-    ]
+    # O with a type; code −1, which stands for no tag, selects the last entry.
+    is_typed_o = [name != "O" and not _SPAN.fullmatch(name) for name in names]
+    n_typed_o = np.array([*is_typed_o, True])[codes].sum()
     valid_first = {"iob1": (_B, _S, _I), "ioe": (_B, _S, _I, _E)}.get(scheme, (_B, _S))
-    wrong = words.begins & ~np.isin(words.kind, valid_first)
-    letters = np.where(words.kind == _O, _O, np.where(words.begins, _B, _I))
-    return words.written(letters), int(strange.sum() + wrong.sum())
+    n_wrong_first = (words.begins & ~np.isin(words.role, valid_first)).sum()
+    letters = np.where(words.role == _O, _O, np.where(words.begins, _B, _I))
+    return words.written(letters), int(n_typed_o + n_wrong_first)
 
 
 def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> Spans:
@@ -179,11 +184,12 @@ def span_table(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) -> 
         [(1, 2, 'LOC'), (2, 4, 'PER')]
     """
     words = _Words(codes, names, offsets)
+    # A span ends at the next word that does not continue it, or at the end of the text.
     edges = np.flatnonzero(~words.continues)
-    first = words.begins[edges]
-    ends = np.append(edges[1:], len(words.kind))[first] if len(edges) else edges
-    starts = edges[first]
-    return Spans(starts, ends, words.type[starts], words.types)
+    next_edges = np.append(edges[1:], len(words.role))[: len(edges)]
+    is_start = words.begins[edges]
+    starts = edges[is_start]
+    return Spans(starts, next_edges[is_start], words.type[starts], words.types)
 
 
 def span_counts(
@@ -201,51 +207,74 @@ def span_counts(
             f"{int(offsets[-1]):,} words"
         )
         raise InputError(f"{fact}, expected one of each per word")
-    true = span_table(gold, names, offsets)
-    guess = span_table(predicted, names, offsets)
-    types = tuple(sorted({*true.types, *guess.types}))
-    true_type, guess_type = (
-        Labels(spans.type, spans.types).among(types) for spans in (true, guess)
-    )
-    end, type_ = np.zeros(len(gold), np.int64), np.full(len(gold), -1, np.int32)
-    end[true.start], type_[true.start] = true.end, true_type
-    right = (end[guess.start] == guess.end) & (type_[guess.start] == guess_type)
-    groups = (
-        (guess.start[right], guess_type[right]),
-        (guess.start, guess_type),
-        (true.start, true_type),
-    )
-    n, sentence = len(offsets) - 1, np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    cells = [sentence[start] * len(types) + type_ for start, type_ in groups]
-    counts = [np.bincount(cell, minlength=n * len(types)).reshape(n, len(types)) for cell in cells]
+    gold_spans = span_table(gold, names, offsets)
+    predicted_spans = span_table(predicted, names, offsets)
+    types = tuple(sorted({*gold_spans.types, *predicted_spans.types}))
+    gold_type = Labels(gold_spans.type, gold_spans.types).among(types)
+    predicted_type = Labels(predicted_spans.type, predicted_spans.types).among(types)
+    # End and type of the gold span that begins at each word; 0 and −1 if none does.
+    gold_end_at = np.zeros(len(gold), np.int64)
+    gold_type_at = np.full(len(gold), -1, np.int32)
+    gold_end_at[gold_spans.start] = gold_spans.end
+    gold_type_at[gold_spans.start] = gold_type
+    start = predicted_spans.start
+    correct = (gold_end_at[start] == predicted_spans.end) & (gold_type_at[start] == predicted_type)
+    n_sentences = len(offsets) - 1
+    sentence = np.repeat(np.arange(n_sentences), np.diff(offsets))  # of each word
+    counts = []
+    for starts, span_types in (
+        (start[correct], predicted_type[correct]),
+        (start, predicted_type),
+        (gold_spans.start, gold_type),
+    ):
+        cells = sentence[starts] * len(types) + span_types
+        count = np.bincount(cells, minlength=n_sentences * len(types))
+        counts.append(count.reshape(n_sentences, len(types)))
     return SpanCounts(np.stack(counts, axis=2), types)
 
 
 class _Words:
-    """Prefix (such as B) and type of each tag and of the preceding tag, and masks of the tags that
-    begin or continue a span.
+    """Roles and types of the words of a text.
+
+    Attributes:
+        role, type: role (such as `_B`), int8 `[n_words]`, and index of the type, int32 `[n_words]`,
+            −1 outside spans.
+        role_before, type_before: role and type of the preceding word in the sentence.
+        begins, continues: masks of the words that begin or continue a span, bool `[n_words]`.
+        types: sorted types; `_` is the type of tags without one.
     """
 
     def __init__(self, codes: np.ndarray, names: Sequence[str], offsets: np.ndarray):
         matches = [_SPAN.fullmatch(name) for name in names]
         self.types = tuple(sorted({match[2] or "_" for match in matches if match}))
-        kinds = [_KIND[match[1]] if match else _O for match in matches]
+        roles = [_ROLES[match[1]] if match else _O for match in matches]
         types = [self.types.index(match[2] or "_") if match else -1 for match in matches]
-        self.kind = np.array([*kinds, _O], np.int8)[codes]  # code −1 selects the last entry
+        self.role = np.array([*roles, _O], np.int8)[codes]  # code −1 selects the last entry
         self.type = np.array([*types, -1], np.int32)[codes]
-        self.before, self.type_before = np.roll(self.kind, 1), np.roll(self.type, 1)
-        first = offsets[:-1][np.diff(offsets) > 0]
-        self.before[first], self.type_before[first] = _O, -1
-        alone = (self.kind == _B) | (self.kind == _S) | (self.before == _E) | (self.before == _S)
-        inside = self.kind != _O
-        self.begins = inside & (alone | (self.type_before != self.type))
-        self.continues = inside & ~self.begins
+        self.role_before = np.roll(self.role, 1)
+        self.type_before = np.roll(self.type, 1)
+        first_words = offsets[:-1][np.diff(offsets) > 0]
+        self.role_before[first_words] = _O
+        self.type_before[first_words] = -1
+        is_inside = self.role != _O
+        follows_an_end = (self.role_before == _E) | (self.role_before == _S)
+        self.begins = is_inside & (
+            (self.role == _B) | (self.role == _S) | follows_an_end | (self.type_before != self.type)
+        )
+        self.continues = is_inside & ~self.begins
 
     def written(self, letters: np.ndarray) -> Labels:
-        """Return tags with the given scheme letters and the type of each word."""
-        n = len(self.types)
-        tags, codes = np.unique(
-            np.where(letters == _O, -1, letters * n + self.type), return_inverse=True
-        )
-        names = ("O" if tag < 0 else f"{_LETTERS[tag // n]}-{self.types[tag % n]}" for tag in tags)
+        """Return BIO tags with the type of each word, given the index of each letter in
+        `_LETTERS`.
+        """
+        n_types = len(self.types)
+        numbers = np.where(letters == _O, -1, letters * n_types + self.type)
+        distinct, codes = np.unique(numbers, return_inverse=True)
+        names = []
+        for number in distinct.tolist():
+            if number < 0:
+                names.append("O")
+            else:
+                letter, span_type = divmod(number, n_types)
+                names.append(f"{_LETTERS[letter]}-{self.types[span_type]}")
         return Labels(codes.reshape(-1), tuple(names)).sorted()

@@ -19,6 +19,7 @@ from calque.storage import WORDS, from_words, json_text, slice_rows, take_rows, 
 Side = Literal["source", "target"]
 # column with the line number of each pair in its file; exists only if lines were skipped
 LINE = "line"
+_SLICE = 8192  # number of sentences that are held as Python strings at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +55,9 @@ class Sentences(Sequence[Sentence]):
     """
 
     def __init__(self, column: pa.ChunkedArray | pa.Array, lang: str = ""):
-        self._column = (
-            column
-            if isinstance(column, pa.ChunkedArray)
-            else pa.chunked_array([column], type=WORDS)
-        )
+        if not isinstance(column, pa.ChunkedArray):
+            column = pa.chunked_array([column], type=WORDS)
+        self._column = column
         self.lang = lang
 
     @classmethod
@@ -90,17 +89,14 @@ class Sentences(Sequence[Sentence]):
     def __getitem__(self, index: slice) -> Sentences: ...
     def __getitem__(self, index: int | slice) -> Sentence | Sentences:
         if isinstance(index, slice):
-            return Sentences(
-                slice_rows(pa.table({"words": self._column}), index)["words"], self.lang
-            )
+            table = slice_rows(pa.table({"words": self._column}), index)
+            return Sentences(table["words"], self.lang)
         return Sentence(tuple(self._column[index].as_py()), self.lang)
 
     def __iter__(self) -> Iterator[Sentence]:
         for chunk in self._column.chunks:
-            for start in range(
-                0, len(chunk), 8192
-            ):  # limits the number of Python strings in memory
-                for words in chunk.slice(start, 8192).to_pylist():
+            for start in range(0, len(chunk), _SLICE):
+                for words in chunk.slice(start, _SLICE).to_pylist():
                     yield Sentence(tuple(words), self.lang)
 
     def chunks(self) -> Sequence[pa.Array]:
@@ -116,11 +112,10 @@ class Sentences(Sequence[Sentence]):
         """Return all words as Arrow strings, `[n_words]`, and the offsets of the sentences, int64
         `[n_sentences + 1]`.
         """
-        offsets = offsets_of(self.lengths())
         words = pc.call_function("list_flatten", [self._column])
-        return (
-            pa.chunked_array([words], type=pa.string()) if isinstance(words, pa.Array) else words
-        ), offsets
+        if isinstance(words, pa.Array):
+            words = pa.chunked_array([words], type=pa.string())
+        return words, offsets_of(self.lengths())
 
     def word_types(self) -> tuple[pa.Array, np.ndarray, np.ndarray]:
         """Return the distinct words in the order of their first occurrence, as Arrow strings
@@ -196,12 +191,8 @@ class ParallelCorpus:
                 "sentences"
             )
         columns = {"source": left, "target": right}
-        columns.update(
-            {
-                name: pa.array(list(values), type=pa.string())
-                for name, values in (metadata or {}).items()
-            }
-        )
+        for name, values in (metadata or {}).items():
+            columns[name] = pa.array(list(values), type=pa.string())
         return cls(pa.table(columns), langs)
 
     # -- access
@@ -273,9 +264,10 @@ class ParallelCorpus:
 
     def swapped(self) -> ParallelCorpus:
         """Return the corpus with source and target exchanged."""
-        names = {"source": "target", "target": "source"}
+        other_side = {"source": "target", "target": "source"}
+        names = [other_side.get(name, name) for name in self.table.column_names]
         return ParallelCorpus(
-            self.table.rename_columns([names.get(name, name) for name in self.table.column_names]),
+            self.table.rename_columns(names),
             (self.langs[1], self.langs[0]),
             skipped=self.skipped,
             first_skipped=self.first_skipped,
@@ -286,14 +278,13 @@ class ParallelCorpus:
         """Concatenate two corpora; metadata columns that only one corpus has are dropped."""
         if self.langs != other.langs:
             raise SettingError(f"cannot join {self.langs} and {other.langs}: the languages differ")
-        shared = [
-            name
-            for name in self.table.column_names
-            if name in other.table.column_names and name != LINE
-        ]
-        return ParallelCorpus(
-            pa.concat_tables([self.table.select(shared), other.table.select(shared)]), self.langs
-        )
+        shared = []
+        for name in self.table.column_names:
+            # Line numbers of two files would be ambiguous.
+            if name in other.table.column_names and name != LINE:
+                shared.append(name)
+        tables = [self.table.select(shared), other.table.select(shared)]
+        return ParallelCorpus(pa.concat_tables(tables), self.langs)
 
     # -- disk
     # ----------------------------------------------------------------------------------------------
@@ -301,8 +292,13 @@ class ParallelCorpus:
         """Write an Arrow IPC file atomically; `path` may be the file from which the corpus is
         memory-mapped.
         """
-        names = ("langs", "skipped", "first_skipped", "path")
-        record = {"calque": json_text({name: getattr(self, name) for name in names})}
+        attributes = {
+            "langs": self.langs,
+            "skipped": self.skipped,
+            "first_skipped": self.first_skipped,
+            "path": self.path,
+        }
+        record = {"calque": json_text(attributes)}
         schema = self.table.schema.with_metadata(record)
         with (
             whole(path) as part,
@@ -324,10 +320,11 @@ class ParallelCorpus:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise InputError(f"not a saved parallel corpus ({error!s:.200})", path=path) from error
         try:
-            record = json.loads((table.schema.metadata or {})[b"calque"])
-            if [table.schema.field(side).type for side in ("source", "target")] != [WORDS, WORDS]:
-                raise ValueError
-            return cls(table, **record)
+            attributes = json.loads((table.schema.metadata or {})[b"calque"])
+            for side in ("source", "target"):
+                if table.schema.field(side).type != WORDS:
+                    raise ValueError
+            return cls(table, **attributes)
         except (KeyError, ValueError, TypeError, IndexError, AttributeError, SettingError) as error:
             raise InputError(
                 "an Arrow file, but not a parallel corpus saved by calque", path=path
@@ -391,8 +388,8 @@ def not_a_string(sentence: Sequence[str]) -> Sequence[str]:
     if isinstance(sentence, str):
         raise SettingError(
             f"a sentence must be a list of words, got the string {sentence[:30]!r}: split the "
-            "string first, as in "
-            'calque.Sentence(calque.split_words(text, "en"), "en"), or with text.split() if spaces separate the words'
+            'string first, as in calque.Sentence(calque.split_words(text, "en"), "en"), or with '
+            "text.split() if spaces separate the words"
         )
     return sentence
 

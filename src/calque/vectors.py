@@ -17,6 +17,7 @@ from calque.offsets import offsets_of, ranges
 from calque.storage import json_text, reserve, whole
 from calque.text_files import Flaw, flaw_of_bytes
 
+# names of data types in safetensors files
 _DTYPES = {
     "F16": np.float16,
     "F32": np.float32,
@@ -41,13 +42,8 @@ class Embeddings:
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
         offsets = np.asarray(offsets, dtype=np.int64)
-        if (
-            data.ndim != 2
-            or offsets.ndim != 1
-            or len(offsets) < 1
-            or offsets[0] != 0
-            or offsets[-1] != len(data)
-        ):
+        are_offsets = offsets.ndim == 1 and len(offsets) > 0 and offsets[0] == 0
+        if data.ndim != 2 or not are_offsets or offsets[-1] != len(data):
             raise InputError(
                 f"vectors of shape {tuple(data.shape)} do not match offsets that end at "
                 f"{offsets.ravel()[-1:].tolist()}"
@@ -97,16 +93,16 @@ class Embeddings:
 
         The vector of a sentence without covered words is zero.
         """
-        counts = lengths = np.diff(self.offsets)
+        lengths = np.diff(self.offsets)
+        counts = lengths  # number of covered words in each sentence
         if self.covered is not None:
             sentence = np.repeat(np.arange(len(self)), lengths)
             counts = np.bincount(sentence[self.covered], minlength=len(self))
         sums = np.zeros((len(self), self.dim))
-        filled = lengths > 0  # for an empty sentence, reduceat would return the next vector
-        if filled.any():
-            sums[filled] = np.add.reduceat(
-                self.data, self.offsets[:-1][filled], axis=0, dtype=np.float64
-            )
+        has_words = lengths > 0  # for an empty sentence, reduceat would return the next vector
+        if has_words.any():
+            starts = self.offsets[:-1][has_words]
+            sums[has_words] = np.add.reduceat(self.data, starts, axis=0, dtype=np.float64)
         if not np.isfinite(sums).all():
             raise InputError("word vectors contain NaN or infinity: encode the text again")
         return sums / np.maximum(counts, 1)[:, None]
@@ -118,10 +114,10 @@ class Embeddings:
             return parts[0]
         covered = None
         if any(part.covered is not None for part in parts):
-            masks = [
-                np.ones(part.n_words, dtype=bool) if part.covered is None else part.covered
-                for part in parts
-            ]
+            masks = []
+            for part in parts:
+                is_complete = part.covered is None
+                masks.append(np.ones(part.n_words, bool) if is_complete else part.covered)
             covered = np.concatenate(masks)
         offsets = offsets_of(np.concatenate([np.diff(part.offsets) for part in parts]))
         return cls(np.concatenate([part.data for part in parts]), offsets, covered)
@@ -241,13 +237,13 @@ def _mapped(
     start = 8 + int.from_bytes(file[:8].tobytes(), "little")
     header = json.loads(file[8:start].tobytes())
     metadata = header.pop("__metadata__", None) or {}
-    if not isinstance(metadata, dict) or not all(
-        isinstance(value, str) for value in metadata.values()
-    ):
+    is_text = isinstance(metadata, dict) and all(isinstance(x, str) for x in metadata.values())
+    if not is_text:
         raise ValueError("the metadata must be an object with text values")
-    arrays = {}
-    if max((entry["data_offsets"][1] for entry in header.values()), default=0) != len(file) - start:
+    size = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    if size != len(file) - start:
         raise ValueError("the size of the file differs from the size in its header")
+    arrays = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
         data = file[start + begin : start + end].view(_DTYPES[entry["dtype"]])
@@ -283,12 +279,12 @@ def read_rows(
     """
     words: list[str] = []
     blocks: list[np.ndarray] = []
-    rows = 0  # number of lines with a vector, including skipped lines
+    n_rows = 0  # number of lines with a vector, including skipped lines
     first = line = 1 if n is None else 2
     for line, text in enumerate(islice(lines, limit), start=first):
         if not text.strip():
             continue
-        rows += 1
+        n_rows += 1
         # The numbers are the last `dim` fields, because words may contain spaces.
         word, *numbers = text.replace(b"\t", b" ").rstrip(b" \r\n").rsplit(b" ", dim)
         if len(numbers) != dim:
@@ -298,46 +294,56 @@ def read_rows(
                 line=line,
             )
         word = word.strip(b" ")
-        if skip is not None and (flaw := _flaw_of_word(word, line, dim)) is not None:
-            skip(flaw)
-            continue
-        if (place := len(words) % _ROWS) == 0:
+        if skip is not None:
+            flaw = _flaw_of_word(word, line, dim)
+            if flaw is not None:
+                skip(flaw)
+                continue
+        row = len(words) % _ROWS
+        if row == 0:
             blocks.append(np.empty((_ROWS, dim), dtype=np.float32))
         name = word.decode("utf-8", "replace")
         try:
-            with np.errstate(over="ignore"):  # overflows are detected below
-                blocks[-1][place] = np.fromiter(map(float, numbers), dtype=np.float64, count=dim)
-        except ValueError as error:
-            fact = (
-                f"invalid number in the vector of {name[:40]!r} ({error}); is this a word vector "
-                "file?"
-            )
-            raise InputError(fact, path=path, line=line) from None
-        if not np.isfinite(blocks[-1][place]).all():
-            raise InputError(f"the vector of {name[:40]!r} is not finite", path=path, line=line)
+            _read_numbers(numbers, name, out=blocks[-1][row])
+        except InputError as error:
+            raise InputError(error.fact, path=path, line=line) from None
         words.append(name)
-    if not rows or (n is not None and rows < min(n, limit or n)):
-        fact = f"the header declares {n or 'no'} words, but the file ends after {rows}"
+    if not n_rows or (n is not None and n_rows < min(n, limit or n)):
+        fact = f"the header declares {n or 'no'} words, but the file ends after {n_rows}"
         raise InputError(fact, path=path, line=line)
-    if n is not None and rows > n and skip is not None:
+    if n is not None and n_rows > n and skip is not None:
         message = (
-            f"{fspath(path)}: the header declares {n:,} words, but the file has {rows:,}; all of "
+            f"{fspath(path)}: the header declares {n:,} words, but the file has {n_rows:,}; all of "
             "them are used"
         )
         warnings.warn(CalqueWarning(message), stacklevel=3)
-    return words, np.concatenate(blocks)[: len(words)] if blocks else np.empty(
-        (0, dim), dtype=np.float32
-    )
+    if not blocks:
+        return words, np.empty((0, dim), dtype=np.float32)
+    return words, np.concatenate(blocks)[: len(words)]
+
+
+def _read_numbers(numbers: Sequence[bytes], word: str, out: np.ndarray) -> None:
+    """Write the vector of a word to `out`, float32 `[dim]`.
+
+    Raises:
+        InputError: a field contains no number, or a number is not finite as float32.
+    """
+    try:
+        with np.errstate(over="ignore"):  # numbers beyond float32 become infinite, see below
+            out[:] = np.fromiter(map(float, numbers), dtype=np.float64, count=len(numbers))
+    except ValueError as error:
+        raise InputError(
+            f"invalid number in the vector of {word[:40]!r} ({error}); is this a word vector file?"
+        ) from None
+    if not np.isfinite(out).all():
+        raise InputError(f"the vector of {word[:40]!r} is not finite")
 
 
 def _flaw_of_word(word: bytes, line: int, dim: int) -> Flaw | None:
     """Return a `Flaw` if a line of word vectors has no usable word."""
     if not word:
-        return Flaw(
-            line,
-            "no word",
-            "the vector has no word before its numbers, expected one; correct the line",
-        )
+        fact = "the vector has no word before its numbers, expected one; correct the line"
+        return Flaw(line, "no word", fact)
     if b" " in word and _is_float(word.rpartition(b" ")[2]):
         shown = word[:40].decode("utf-8", "replace")
         fact = f"more than {dim} numbers after the word {shown!r}; does the header match?"
