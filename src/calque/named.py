@@ -37,9 +37,8 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/[\w.-]+)?")
 def is_path(name: str) -> bool:
     """Return whether a name has the form `package.module:Class`."""
     module, colon, attribute = name.partition(":")
-    return bool(colon) and all(
-        part.isidentifier() for part in (*module.split("."), *attribute.split("."))
-    )
+    parts = [*module.split("."), *attribute.split(".")]
+    return bool(colon) and all(part.isidentifier() for part in parts)
 
 
 def is_hub_name(name: str) -> bool:
@@ -51,14 +50,15 @@ def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a package's `__getattr__`, which imports each name on first use; `names` maps each
     module to its names.
     """
-    places = {
-        name: f"{package}.{module}" for module, several in names.items() for name in several.split()
-    }
+    module_of = {}
+    for module, module_names in names.items():
+        for name in module_names.split():
+            module_of[name] = f"{package}.{module}"
 
     def get(name: str) -> Any:
-        if name not in places:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(places[name]), name)
+        value = getattr(importlib.import_module(module_of[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 
@@ -91,7 +91,8 @@ def file_of(target: str) -> Path:
     """
     module = target.partition(":")[0]
     with suppress(ImportError, ValueError):
-        if (spec := find_spec(module)) is not None and spec.has_location:
+        spec = find_spec(module)
+        if spec is not None and spec.has_location:
             return Path(str(spec.origin))
     raise SettingError(
         f"{target}: there is no module {module}; is it installed, or is its folder on PYTHONPATH?"
@@ -112,9 +113,9 @@ class Permission:
         return self._is_given.get()
 
     @contextmanager
-    def given(self, given: bool = True) -> Iterator[None]:
-        """Grant the permission within the block, or change nothing if `given` is False."""
-        token = self._is_given.set(given or bool(self))
+    def given(self, is_given: bool = True) -> Iterator[None]:
+        """Grant the permission within the block, or change nothing if `is_given` is False."""
+        token = self._is_given.set(is_given or bool(self))
         try:
             yield
         finally:
@@ -142,17 +143,17 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
         raise InputError(
             f"names {target}, but calque saves no {base.__name__} of this class", path=path
         )
-    kinds = [base]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-        if f"{kind.__module__}:{kind.__qualname__}" == target:
-            return kind
+    # The list grows while it is read, so that it contains subclasses of all levels.
+    imported_classes = [base]
+    for imported_class in imported_classes:
+        imported_classes += imported_class.__subclasses__()
+        if f"{imported_class.__module__}:{imported_class.__qualname__}" == target:
+            return imported_class
     if not TRUST_CODE:
         raise InputError(
             f"names the class {target}, which is not part of calque and was not imported: if you "
-            "trust this code, import its "
-            "module before you open the folder, or pass trust_code=True (--trust-code on the "
-            "command line)",
+            "trust this code, import its module before you open the folder, or pass "
+            "trust_code=True (--trust-code on the command line)",
             path=path,
         )
     try:
@@ -163,12 +164,12 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
 
 def _subclass(target: str, base: type[Any], noun: str) -> type[Any]:
     """Import a class, and check that it is a subclass of `base`."""
-    kind = imported(target)
-    if not (isinstance(kind, type) and issubclass(kind, base)):
+    value = imported(target)
+    if not (isinstance(value, type) and issubclass(value, base)):
         raise SettingError(
             f"{noun} {target} must be a subclass of {base.__module__}:{base.__qualname__}"
         )
-    return kind
+    return value
 
 
 class Table(Mapping[str, R], Generic[R]):
@@ -216,18 +217,17 @@ class Table(Mapping[str, R], Generic[R]):
 
     def load(self, name: str) -> type[Any]:
         """Import the class of a row, and check that it is a subclass of the base class."""
-        return self._checked(self.rows[name].target if name in self.rows else self[name].target)
+        return self._checked(self[name].target)
 
     def load_from_file(self, name: str, path: str | PathLike[str]) -> type[Any]:
         """Return the class named in a file: the class of a row, or a class from another package
         (see `class_in_file`).
         """
-        known = {row.target: row for row in self.rows.values()} | self.rows
-        return (
-            self._checked(known[name].target)
-            if name in known
-            else class_in_file(name, imported(self._base), path)
-        )
+        row = self.rows.get(name)
+        targets = [row.target for row in self.rows.values()]
+        if row is None and name not in targets:
+            return class_in_file(name, imported(self._base), path)
+        return self._checked(name if row is None else row.target)
 
     def _checked(self, target: str) -> type[Any]:
         return _subclass(target, imported(self._base), self.what)

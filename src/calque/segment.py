@@ -31,9 +31,9 @@ from itertools import chain
 import regex
 
 _KEPT = 1 << 17  # maximum number of cached text chunks per language
-_LONG = (
-    256  # maximum length, in characters, of chunks that are searched for URLs and similar patterns
-)
+_SHORT = 32  # maximum length, in characters, of chunks that are cached
+# maximum length, in characters, of chunks that are searched for URLs and similar patterns
+_LONG = 256
 
 # -- languages
 # -----------------------------------------------------------------------------------------------
@@ -41,28 +41,20 @@ _LONG = (
 # macrolanguages occur in test sets and are listed with the code of the macrolanguage.
 _THREE = (
     "aaraa abkab afraf akaak alssq amham araar arbar argan asmas avaav aveae aymay azeaz azjaz "
-    "bakba bambm belbe benbn "
-    "bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu chvcv cmnzh corkw cosco "
-    "crecr cymcy czecs danda "
-    "deude divdv dutnl dzodz ekket ellel engen epoeo estet euseu eweee faofo fasfa fijfj finfi "
-    "frafr frefr fryfy fulff "
-    "fuvff gazom gerde glagd glega glggl glvgv greel grngn guggn gujgu hatht hauha hbssh hebhe "
-    "herhz hinhi hmoho hrvhr "
-    "hunhu hyehy iboig idoio iiiii ikuiu ileie inaia indid ipkik islis itait javjv jpnja kalkl "
-    "kankn kasks katka kaukr "
-    "kazkk khkmn khmkm kikki kinrw kirky kmrku komkv konkg korko kuakj kurku laolo latla lavlv "
-    "limli linln litlt ltzlb "
-    "lublu luglg lvslv mahmh malml marmr mkdmk mlgmg mltmt monmn mrimi msams myamy nauna navnv "
-    "nblnr ndend ndong nepne "
-    "nldnl nnonn nobnb norno npine nyany ocioc ojioj orior ormom oryor ossos panpa pbtps pesfa "
-    "plipi pltmg polpl porpt "
-    "prsfa pusps quequ quyqu rohrm ronro rumro runrn rusru sagsg sansa sinsi slksk slvsl smese "
-    "smosm snasn sndsd somso "
-    "sotst spaes sqisq srdsc srpsr sswss sunsu swasw swesv swhsw tahty tamta tattt telte tgktg "
-    "tgltl thath tirti tonto "
-    "tsntn tsots tuktk turtr twitw uigug ukruk urdur uzbuz uznuz venve vievi volvo wlnwa wolwo "
-    "xhoxh yddyi yidyi yoryo "
-    "zhaza zhozh zsmms zulzu "
+    "bakba bambm belbe benbn bisbi bodbo bosbs brebr bulbg catca cescs chach chece chizh chucu "
+    "chvcv cmnzh corkw cosco crecr cymcy czecs danda deude divdv dutnl dzodz ekket ellel engen "
+    "epoeo estet euseu eweee faofo fasfa fijfj finfi frafr frefr fryfy fulff fuvff gazom gerde "
+    "glagd glega glggl glvgv greel grngn guggn gujgu hatht hauha hbssh hebhe herhz hinhi hmoho "
+    "hrvhr hunhu hyehy iboig idoio iiiii ikuiu ileie inaia indid ipkik islis itait javjv jpnja "
+    "kalkl kankn kasks katka kaukr kazkk khkmn khmkm kikki kinrw kirky kmrku komkv konkg korko "
+    "kuakj kurku laolo latla lavlv limli linln litlt ltzlb lublu luglg lvslv mahmh malml marmr "
+    "mkdmk mlgmg mltmt monmn mrimi msams myamy nauna navnv nblnr ndend ndong nepne nldnl nnonn "
+    "nobnb norno npine nyany ocioc ojioj orior ormom oryor ossos panpa pbtps pesfa plipi pltmg "
+    "polpl porpt prsfa pusps quequ quyqu rohrm ronro rumro runrn rusru sagsg sansa sinsi slksk "
+    "slvsl smese smosm snasn sndsd somso sotst spaes sqisq srdsc srpsr sswss sunsu swasw swesv "
+    "swhsw tahty tamta tattt telte tgktg tgltl thath tirti tonto tsntn tsots tuktk turtr twitw "
+    "uigug ukruk urdur uzbuz uznuz venve vievi volvo wlnwa wolwo xhoxh yddyi yidyi yoryo zhaza "
+    "zhozh zsmms zulzu"
 )
 TWO_LETTERS = {code[:3]: code[3:] for code in _THREE.split()}
 # language codes that ISO 639 or CLDR has replaced, and their successors
@@ -114,19 +106,14 @@ def _cutter(language: str) -> Callable[[str], list[str]] | None:
     other languages.
     """
     if language == "zh":
-        return (
-            importlib.import_module("rjieba").Jieba().cut
-        )  # private dictionary, unaffected by rjieba.add_word
+        # An object of its own has a private dictionary, unaffected by rjieba.add_word.
+        return importlib.import_module("rjieba").Jieba().cut
     if language not in _BUDOUX:
         return None
-    model = (
-        resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"
-    )  # read here, because BudouX cannot load its Japanese word model
-    return (
-        importlib.import_module("budoux")
-        .Parser(json.loads(model.read_text(encoding="utf-8")))
-        .parse
-    )
+    # The file is read here, because BudouX cannot load its Japanese word model.
+    file = resources.files("budoux") / "models" / f"{_BUDOUX[language]}.json"
+    model = json.loads(file.read_text(encoding="utf-8"))
+    return importlib.import_module("budoux").Parser(model).parse
 
 
 # -- the rules
@@ -144,9 +131,10 @@ _SPECIAL = r"""
   | (?<![A)\]}-])--?[a-zA-Z][A-]*                                               # --option
   | (?<!\w)\d\d?:\d\d(?::\d\d)?(?![\w:])                                        # 10:30
   | [a-zA-Z](?:\+\+|\#)(?!\w)                                                   # C++, C#
-""".replace("[A", "[a-zA-Z0-9_").replace(
-    "[^A", "[^a-zA-Z0-9_"
-)  # ASCII only: \w would add 谢谢 to example.org/谢谢
+"""
+# In these patterns, A in brackets stands for ASCII word characters; \w would add 谢谢 to
+# example.org/谢谢.
+_SPECIAL = _SPECIAL.replace("[A", "[a-zA-Z0-9_").replace("[^A", "[^a-zA-Z0-9_")
 
 
 def _pattern(language: str, *, special: bool) -> regex.Pattern[str]:
@@ -194,24 +182,27 @@ class Chunks(dict):
         words = self._words(chunk)
         if len(self) >= _KEPT:
             self.clear()
-        if len(chunk) <= 32:
+        if len(chunk) <= _SHORT:
             self[chunk] = words
         return words
 
     def _words(self, chunk: str) -> tuple[str, ...]:
-        if (
-            self._run is None
-        ):  # fast path: most chunks are one word, with at most one punctuation mark
-            if chunk.isalpha():
-                return (chunk,)
-            if chunk[-1] in ".,;:!?" and chunk[:-1].isalpha():
-                return chunk[:-1], chunk[-1]
+        # Fast path: most chunks are one word, with at most one punctuation mark.
+        if self._run is None and chunk.isalpha():
+            return (chunk,)
+        if self._run is None and chunk[-1] in ".,;:!?" and chunk[:-1].isalpha():
+            return chunk[:-1], chunk[-1]
         pattern = self.short if len(chunk) <= _LONG else self._long
         words = (match[0] for match in pattern.finditer(chunk))
         if self._run is None or self._cut is None:
             return tuple(words)
-        parts = (self._cut(word) if self._run.fullmatch(word) else (word,) for word in words)
-        return tuple(chain.from_iterable(parts))
+        parts: list[str] = []
+        for word in words:
+            if self._run.fullmatch(word):  # a run of characters of a script without spaces
+                parts += self._cut(word)
+            else:
+                parts.append(word)
+        return tuple(parts)
 
 
 class Segmenter:
@@ -220,11 +211,12 @@ class Segmenter:
     """
 
     def __init__(self, lang: str):
-        language, *rest = language_parts(lang)
-        traditional = language == "zh" and (
-            {"hant", "tw", "hk", "mo"} & set(rest) or lang.startswith("yue")
+        language, *subtags = language_parts(lang)
+        is_traditional = lang.startswith("yue") or not {"hant", "tw", "hk", "mo"}.isdisjoint(
+            subtags
         )
-        self.chunks = Chunks(language, _cutter("zh-hant" if traditional else language))
+        script = "zh-hant" if language == "zh" and is_traditional else language
+        self.chunks = Chunks(language, _cutter(script))
         self._abbreviations = frozenset(_ABBREVIATIONS.get(language, "").split())
         self._numbered = frozenset(_NUMBERED.get(language, "").split())
         self._ordinals = language in _ORDINAL_POINT.split()
@@ -236,24 +228,17 @@ class Segmenter:
         if ". " not in text:
             return words
         words = []
-        for chunk, following in zip(chunks, [*chunks[1:], ""], strict=True):
+        for chunk, next_chunk in zip(chunks, [*chunks[1:], ""], strict=True):
             words.extend(self.chunks[chunk])
-            if (
-                following
-                and words[-1:] == ["."]
-                and len(chunk) > 1
-                and self._abbreviates(words[-2:-1], following)
-            ):
+            if not next_chunk or len(chunk) == 1 or len(words) < 2 or words[-1] != ".":
+                continue
+            if self._abbreviates(words[-2], next_chunk):
                 words[-2:] = [words[-2] + "."]
         return words
 
-    def _abbreviates(self, last: list[str], following: str) -> bool:
-        """Return whether the full stop between the word `last` and the chunk `following` belongs to
-        the word.
-        """
-        if not last:
-            return False
-        word, first = last[0], following[0]
+    def _abbreviates(self, word: str, next_chunk: str) -> bool:
+        """Return whether the full stop between a word and the next chunk belongs to the word."""
+        first = next_chunk[0]
         if word.isdigit():
             return self._ordinals and len(word) <= 2 and first.isalpha()
         if not word.isalpha():
@@ -262,9 +247,8 @@ class Segmenter:
             return len(word) <= 6
         if first.isdigit() and word in self._numbered:
             return True
-        return word in self._abbreviations or (
-            len(word) == 1 and word.isupper() and first.isupper()
-        )
+        is_initial = len(word) == 1 and word.isupper() and first.isupper()
+        return is_initial or word in self._abbreviations
 
 
 @cache
@@ -289,11 +273,9 @@ def split_spaces(text: str) -> list[str]:
     `str.split` would also split at no-break spaces. Other aligners do not split there, so word
     numbers in links would differ.
     """
-    return (
-        text.split()
-        if text.isascii()
-        else [word for word in text.replace("\t", " ").split(" ") if word]
-    )
+    if text.isascii():
+        return text.split()
+    return [word for word in text.replace("\t", " ").split(" ") if word]
 
 
 def splitter(lang: str, *, pretokenized: bool) -> Callable[[str], list[str]]:

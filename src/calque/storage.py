@@ -30,15 +30,24 @@ NEW, _OLD, TRAINING = "new", "old", "training"
 _PART, _LOCK = re.compile(r"\..+\.calque-part"), re.compile(r"\..+\.calque-lock")
 _OF_LIBRARY = re.compile(r"\.tmp\w{6}")
 _OF_SUBFOLDER = re.compile(rf"\.({NEW}|{TRAINING})\.calque-[a-z]+")
-_TEMPORARY = re.compile(
-    rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?"
-)  # matches names returned by `part_of`
+# matches names returned by `part_of`
+_TEMPORARY = re.compile(rf"(.*/)?\.?([^/]*)\.calque-[a-z]+(/{NEW}(?=/|$))?")
+# errors that mean that a disk, rather than a program or its input, is at fault
 _FULL = {
     errno.ENOSPC: "no space left on the disk",
     errno.EDQUOT: "the disk quota is exceeded",
     errno.EFBIG: "the file is larger than the system allows",
     errno.EIO: "input/output error (while reading or writing); check the disk",
 }
+# errors of file systems that have no locks or do not allow files next to the output
+_CANNOT_LOCK = (
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOLCK,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+)
 # Libraries report a full disk in different ways. Rust libraries (safetensors, tokenizers) report
 # the error number. NumPy reports the number of written items, and PyTorch's zip writer reports only
 # that the write failed.
@@ -78,39 +87,48 @@ def whole(path: str | PathLike[str]) -> Iterator[Path]:
         with naming(name):
             yield name
         return
-    where = (
-        Path(os.path.realpath(name)) if name.is_symlink() else name
-    )  # replace the target of a symbolic link
-    place = part_of(where)
+    # A symbolic link stays, and its target is replaced.
+    out = Path(os.path.realpath(name)) if name.is_symlink() else name
+    place = part_of(out)
     part = place / NEW
     check_temporary(place, files=True)
     try:
         remove(place)
-        if not where.parent.exists():
-            where.parent.mkdir(parents=True, exist_ok=True)
+        if not out.parent.exists():
+            out.parent.mkdir(parents=True, exist_ok=True)
         place.mkdir()
         yield part
         readable(part)
         sync(part)
-        os.replace(part, where)
+        os.replace(part, out)
     except BaseException as error:
-        if (stopped := interruption(error)) is not None:
+        stopped = interruption(error)
+        if stopped is not None:
             raise stopped from None
-        reason = None if isinstance(error, OutputError) else unwritten(error)
-        if isinstance(error, OSError) and error.filename in (
-            None,
-            *map(fspath, (part, place, *where.parents)),
-        ):
-            reason = (
-                reason
-                or f"cannot be written ({os.strerror(error.errno) if error.errno else error})"
-            )
+        reason = _reason(error, [part, place, *out.parents])
         if reason is None:
             raise
         raise failure(name, reason) from error
     finally:
         with suppress(OSError):
             remove(place)
+
+
+def _reason(error: BaseException, paths: Iterable[Path]) -> str | None:
+    """Return the reason for a failed write, or None if the error is about something else.
+
+    Args:
+        paths: paths to which calque writes; an `OSError` that names one of them, or no path, is a
+            failed write.
+    """
+    if isinstance(error, OutputError):
+        return None
+    reason = unwritten(error)
+    if reason is not None or not isinstance(error, OSError):
+        return reason
+    if error.filename is not None and error.filename not in map(fspath, paths):
+        return None
+    return f"cannot be written ({os.strerror(error.errno) if error.errno else error})"
 
 
 def check_links(path: Path) -> None:
@@ -155,23 +173,36 @@ def check_temporary(place: Path, *, files: bool = False) -> None:
     if place.is_symlink() or not place.is_dir():
         raise _in_the_way(place)
     for entry in os.scandir(place):
-        if files:
-            ours = entry.is_file(follow_symlinks=False) and (
-                entry.name == NEW or _OF_LIBRARY.fullmatch(entry.name)
-            )
-        else:
-            ours = entry.is_dir(follow_symlinks=False) and entry.name in (NEW, _OLD, TRAINING)
-            ours = ours or (_OF_SUBFOLDER.fullmatch(entry.name) and not entry.is_symlink())
-        if not ours:
+        is_own = _is_file_of_calque(entry) if files else _is_subfolder_of_calque(entry)
+        if not is_own:
             raise _in_the_way(Path(entry))
         if entry.name != _OLD:  # files below these folders are overwritten
-            below = (
-                Path(root) / name
-                for root, folders, names in os.walk(entry)
-                for name in (*folders, *names)
-            )
-            if link := next(filter(Path.is_symlink, below), None):
+            link = _link_below(Path(entry))
+            if link is not None:
                 raise _in_the_way(link)
+
+
+def _is_file_of_calque(entry: os.DirEntry[str]) -> bool:
+    """Return whether calque may have created an entry of the temporary folder of a single file."""
+    is_known = entry.name == NEW or _OF_LIBRARY.fullmatch(entry.name) is not None
+    return is_known and entry.is_file(follow_symlinks=False)
+
+
+def _is_subfolder_of_calque(entry: os.DirEntry[str]) -> bool:
+    """Return whether calque may have created an entry of the temporary folder of a folder."""
+    if _OF_SUBFOLDER.fullmatch(entry.name):
+        return not entry.is_symlink()
+    return entry.name in (NEW, _OLD, TRAINING) and entry.is_dir(follow_symlinks=False)
+
+
+def _link_below(folder: Path) -> Path | None:
+    """Return a symbolic link in a folder or in its subfolders, or None if there is no link."""
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(root) / name
+            if path.is_symlink():
+                return path
+    return None
 
 
 def is_leftover(entry: Path) -> bool:
@@ -190,11 +221,13 @@ def is_leftover(entry: Path) -> bool:
 
 
 def _in_the_way(entry: Path) -> OutputError:
-    kind = "a folder" if entry.is_dir() else "a file"
-    kind = "a symbolic link" if entry.is_symlink() else kind
+    if entry.is_symlink():
+        description = "a symbolic link"
+    else:
+        description = "a folder" if entry.is_dir() else "a file"
     return OutputError(
-        f"{entry}: is {kind} that calque did not create, at a path that calque needs; rename or "
-        "remove it"
+        f"{entry}: is {description} that calque did not create, at a path that calque needs; "
+        "rename or remove it"
     )
 
 
@@ -292,9 +325,8 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
 
     name = Path(out)
     check_links(name)
-    if (
-        name.exists() and not name.is_file() and not name.is_dir()
-    ):  # a lock file cannot be created next to a device
+    is_device = name.exists() and not name.is_file() and not name.is_dir()
+    if is_device:  # a lock file cannot be created next to a device
         with naming(out):
             yield
         return
@@ -307,38 +339,32 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         raise OutputError(
             f"{fspath(out)}: cannot be written, because no file can be created next to it"
         )
-    missing = [folder for folder in path.parents if not folder.exists()]  # innermost first
-    file = FileLock(path, timeout=_PATIENCE if wait else 0)
+    new_folders = [folder for folder in path.parents if not folder.exists()]  # innermost first
+    lock = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:
         for _ in range(100):  # another process may remove a folder at the same time
             with suppress(FileNotFoundError, FileExistsError):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                file.acquire()
+                lock.acquire()
                 break
     except Timeout:
-        who = f"another process is writing {fspath(out)}"
-        raise SettingError(f"{who}; wait until it has finished, or choose another output") from None
+        raise SettingError(
+            f"another process is writing {fspath(out)}; wait until it has finished, or choose "
+            "another output"
+        ) from None
     except OSError as error:
-        if error.errno not in (
-            errno.EACCES,
-            errno.EPERM,
-            errno.EROFS,
-            errno.ENOLCK,
-            errno.EOPNOTSUPP,
-            errno.ENOSYS,
-        ):
+        if error.errno not in _CANNOT_LOCK:
             raise  # after one of these errors, continue without a lock
     try:
         with naming(out):
             yield
     finally:
-        if file.is_locked:
-            path.unlink(
-                missing_ok=True
-            )  # removed before the release, so that waiting processes detect the removal
-            file.release()
+        if lock.is_locked:
+            # The file is removed before the release, so that waiting processes detect the removal.
+            path.unlink(missing_ok=True)
+            lock.release()
         with suppress(OSError):  # a folder can contain other files
-            for folder in missing:
+            for folder in new_folders:
                 folder.rmdir()
 
 
@@ -373,12 +399,10 @@ def reserve(file: IO[bytes], size: int) -> None:
     """
     try:
         os.posix_fallocate(file.fileno(), 0, size)
-    except (
-        AttributeError,
-        OSError,
-    ) as error:  # not available on macOS, Windows and some file systems
+    except (AttributeError, OSError) as error:
         if isinstance(error, OSError) and error.errno in _FULL:
             raise
+        # The function is not available on macOS, on Windows and on some file systems.
         os.ftruncate(file.fileno(), size)
 
 
@@ -414,10 +438,11 @@ def naming(path: str | PathLike[str]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if (stopped := interruption(error)) is not None:
+        stopped = interruption(error)
+        if stopped is not None:
             raise stopped from None
-        reason = None if isinstance(error, OutputError) else unwritten(error)
-        if reason is None:
+        reason = unwritten(error)
+        if reason is None or isinstance(error, OutputError):
             raise
         raise failure(path, reason) from error
 
@@ -427,19 +452,21 @@ def unwritten(error: BaseException | None) -> str | None:
     failed write is reported.
     """
     reason = None
-    for each in causes(error):
-        of_library = list(map(int, _NUMBER.findall(str(each))))
-        numbers = [*([each.errno] if isinstance(each, OSError) else []), *of_library]
-        if isinstance(each, OSError) and _NUMPY.search(str(each)):
+    for cause in causes(error):
+        library_numbers = [int(number) for number in _NUMBER.findall(str(cause))]
+        numbers = list(library_numbers)
+        if isinstance(cause, OSError) and cause.errno is not None:
+            numbers.insert(0, cause.errno)
+        if isinstance(cause, OSError) and _NUMPY.search(str(cause)):
             numbers.append(errno.ENOSPC)
         for number in numbers:
             if number in _FULL:
                 return _FULL[number]
         # ENOENT is about a missing input file, and an `OSError` can also be about an input; neither
         # shows a failed write.
-        if not isinstance(each, OSError) and of_library and of_library[0] != errno.ENOENT:
-            reason = f"cannot be written ({os.strerror(of_library[0])})"
-        if isinstance(each, RuntimeError) and _TORCH.search(str(each)):
+        if not isinstance(cause, OSError) and library_numbers[:1] not in ([], [errno.ENOENT]):
+            reason = f"cannot be written ({os.strerror(library_numbers[0])})"
+        if isinstance(cause, RuntimeError) and _TORCH.search(str(cause)):
             reason = "only part of the file could be written"
     return reason
 
@@ -514,9 +541,8 @@ def json_text(
 
     try:
         return json.dumps(value, allow_nan=False, default=converted, **options)
-    except (
-        ValueError
-    ):  # a number is not finite; only then are the values copied and the number replaced
+    except ValueError:
+        # A number is not finite; only then are the values copied and the number replaced.
         return json.dumps(_finite(value, undefined, converted, ()), allow_nan=False, **options)
 
 
@@ -526,29 +552,32 @@ def _finite(
     """Return a copy of a value in which numbers that are not finite are replaced; see
     `json_text`.
     """
-    if isinstance(value, float):
-        if math.isfinite(value):
-            return value
-        if undefined == "refuse":
-            raise OutputError(
-                f"{'.'.join(place) or 'the value'} must be a finite number to be written, got "
-                f"{value}"
-            )
-        return str(float(value)) if undefined == "name" else None
     if value is None or isinstance(value, str | int):
         return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else _replaced(value, undefined, place)
     if isinstance(value, dict):
-        return {
-            str(key) if isinstance(key, float) else key: _finite(
-                each, undefined, converted, (*place, str(key))
-            )
-            for key, each in value.items()
-        }
+        copy: dict[Any, Any] = {}
+        for key, item in value.items():
+            name = str(key) if isinstance(key, float) else key  # JSON has no NaN as key
+            copy[name] = _finite(item, undefined, converted, (*place, str(key)))
+        return copy
     if isinstance(value, list | tuple):
-        return [
-            _finite(each, undefined, converted, (*place, str(k))) for k, each in enumerate(value)
-        ]
+        items = enumerate(value)
+        return [_finite(item, undefined, converted, (*place, str(k))) for k, item in items]
     return _finite(converted(value), undefined, converted, place)
+
+
+def _replaced(value: float, undefined: str, place: tuple[str, ...]) -> str | None:
+    """Return the replacement of a number that is not finite, see `json_text`.
+
+    Args:
+        place: keys and indices that lead to the number, for use in messages.
+    """
+    if undefined == "refuse":
+        name = ".".join(place) or "the value"
+        raise OutputError(f"{name} must be a finite number to be written, got {value}")
+    return str(float(value)) if undefined == "name" else None
 
 
 # -- arrays of word vectors
@@ -563,7 +592,9 @@ def mapped_array(
     """
     shape, dtype = tuple(map(int, shape)), np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if size <= (VECTORS if small is None else small):
+    if small is None:
+        small = VECTORS
+    if size <= small:
         return np.zeros(shape, dtype)
     try:
         with tempfile.TemporaryFile(prefix="calque-") as file:
@@ -604,5 +635,7 @@ def take_rows(table: pa.Table, indices: Sequence[int] | np.ndarray) -> pa.Table:
     chosen = np.zeros(table.num_rows, bool)
     chosen[rows] = True
     taken = table.filter(pa.array(chosen))
+    # `taken` has the rows in the order of the table and without repetitions.
     places = np.searchsorted(np.flatnonzero(chosen), rows)
-    return taken if np.array_equal(places, np.arange(len(taken))) else taken.take(pa.array(places))
+    is_in_order = np.array_equal(places, np.arange(len(taken)))
+    return taken if is_in_order else taken.take(pa.array(places))

@@ -237,8 +237,7 @@ def _mapped(
     start = 8 + int.from_bytes(file[:8].tobytes(), "little")
     header = json.loads(file[8:start].tobytes())
     metadata = header.pop("__metadata__", None) or {}
-    is_text = isinstance(metadata, dict) and all(isinstance(x, str) for x in metadata.values())
-    if not is_text:
+    if not isinstance(metadata, dict) or not all(isinstance(x, str) for x in metadata.values()):
         raise ValueError("the metadata must be an object with text values")
     size = max((entry["data_offsets"][1] for entry in header.values()), default=0)
     if size != len(file) - start:
