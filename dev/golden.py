@@ -794,7 +794,6 @@ def main() -> int:
     }
     for library in (
         "numba",
-        "typer",
         "torch",
         "tokenizers",
         "transformers.models.bert.modeling_bert",

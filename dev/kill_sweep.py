@@ -88,7 +88,7 @@ LIBRARIES = (
     "accelerate",
     "numba",
     "pyarrow.compute",
-    "calque.cli.verbs",
+    "calque.cli.parser",
     "calque.runs.align",
     "calque.runs.evaluate",
     "calque.runs.analyze",

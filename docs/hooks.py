@@ -8,6 +8,7 @@ browsers display.
 from __future__ import annotations
 
 import html
+import inspect
 import json
 import re
 from pathlib import Path
@@ -102,51 +103,45 @@ def notebook(content: dict, name: str) -> str:
 # -- the command line
 # ------------------------------------------------------------------------------------------------
 def commands() -> str:
-    """Return the reference of all commands, generated from their help."""
-    import typer
+    """Return the reference of all commands, generated from their declarations."""
+    from calque.cli.parser import common_options
+    from calque.commands import COMMANDS
 
-    from calque.cli import COMMANDS, app
-
-    root = typer.main.get_command(app)
     lines = [
         "# Commands",
         "",
-        f"{root.help} This page is generated from the help of the commands.",
-        "",
-        "Results are written to standard output, and messages and progress to standard error. The "
-        "exit code is 0 after "
+        "This page is generated from the declarations of the commands. Results are written to "
+        "standard output, and messages and progress to standard error. The exit code is 0 after "
         "success and 2 after a user error, which is reported in one line. An option with several "
-        "values (`--langs en de`, "
-        "`--test a.tsv b.tsv`) takes all words up to the next option.",
+        "values (`--langs en de`, `--test a.tsv b.tsv`) takes all words up to the next option.",
         "",
         "Every command also has these options:",
         "",
-        *(
-            f"- `{param.opts[0]}`: {param.help}"
-            for param in root.params
-            if getattr(param, "help", None) and param.opts[0] not in ("--version", "--help")
-        ),
+        "- `--trust-code`: Allow the command to import and run custom classes named in an "
+        "encoder's folder.",
+        "- `--on-error`: If over a tenth of the lines of a parallel text are unusable, stop with "
+        "an error (`raise`), or skip them (`skip`).",
+        "- `--help`: Show the help; `--more --help` lists all options.",
         "",
         "| command | description |",
         "|---|---|",
     ]
-    names = [function.__name__.replace("_", "-") for function in COMMANDS]
-    found = {name: root.commands[name] for name in names if name in root.commands}
-    for verb, group in root.commands.items():
-        found |= {
-            f"{verb} {name}": command for name, command in getattr(group, "commands", {}).items()
-        }
-    lines += [
-        f"| [`calque {name}`](#{_anchor(name)}) | {_cell(command.help.split(BLANK)[0])} |"
-        for name, command in found.items()
-    ]
-    for name, command in found.items():
-        lines += [
-            "",
-            *_command(name, command),
-            *(_tasks() if name == "evaluate" else []),
-            *_own_options(command),
-        ]
+    classes = {name: COMMANDS.load(name) for name in COMMANDS}
+    for name, command in classes.items():
+        first = (command.__doc__ or "").partition(BLANK)[0]
+        lines.append(f"| [`calque {name}`](#{name}) | {_cell(first)} |")
+    for name, command in classes.items():
+        text = inspect.cleandoc(command.__doc__ or "")
+        lines += ["", f"## calque {name} {{ #{name} }}", "", text]
+        options = common_options(command)
+        arguments = {key: each for key, each in options.items() if each.option.positional}
+        flags = {key: each for key, each in options.items() if not each.option.positional}
+        lines += _options("argument", arguments, options) + _options("option", flags, options)
+        if name == "evaluate":
+            lines += _tasks()
+        for title, subject in command.subjects().items():
+            own = command.specific_options(subject)
+            lines += ["", f"### {title}", *_options("option", own, {*options, *own})]
     return "\n".join(lines) + "\n"
 
 
@@ -161,48 +156,18 @@ def _tasks() -> list[str]:
     return ["", "| task | description | files and options |", "|---|---|---|", *rows]
 
 
-def _own_options(command) -> list[str]:
-    """Return the options of a command for each method or task."""
-    lines = []
-    for title, subject in command.subjects().items() if hasattr(command, "subjects") else ():
-        rows = [
-            f"| <code>{html.escape(option)}</code> | {_cell(text)} |"
-            for option, text in command.own_rows(subject)
-        ]
-        lines += ["", f"### {title}", "", "| option | |", "|---|---|", *rows]
+def _options(title: str, options, names) -> list[str]:
+    """Return a table of declared options; `names` are those of all options of the command."""
+    from calque.cli.parser import all_flags, help_text, placeholder
+
+    if not options:
+        return []
+    lines = ["", f"| {title} | description |", "|---|---|"]
+    for each in options.values():
+        spelled = ", ".join(all_flags(each)) or placeholder(each)
+        text = help_text(each, names).replace("%%", "%")
+        lines.append(f"| <code>{_cell(spelled)}</code> | {_cell(text)} |")
     return lines
-
-
-def _command(name: str, command) -> list[str]:
-    context = command.make_context(name, [], resilient_parsing=True)
-    usage = " ".join(command.collect_usage_pieces(context))
-    lines = [
-        f"## calque {name} {{ #{_anchor(name)} }}",
-        "",
-        command.help,
-        "",
-        "```",
-        f"calque {name} {usage}",
-        "```",
-    ]
-    arguments, options = [], []
-    for parameter in command.get_params(context):
-        if hasattr(parameter, "hidden"):
-            parameter.hidden = (
-                False  # the general help hides the options of single methods and tasks
-            )
-        record = parameter.get_help_record(context)
-        if record is not None:
-            (options if parameter.param_type_name == "option" else arguments).append(record)
-    for title, records in (("argument", arguments), ("option", options)):
-        if records:
-            lines += ["", f"| {title} | description |", "|---|---|"]
-            lines += [f"| <code>{_cell(left)}</code> | {_cell(right)} |" for left, right in records]
-    return lines
-
-
-def _anchor(name: str) -> str:
-    return name.replace(" ", "-")
 
 
 def _cell(text: str) -> str:

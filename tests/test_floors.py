@@ -18,6 +18,7 @@ FLOOR = {
     "version": -2,
     "storage": -1,
     "named": -1,
+    "spec": -1,
     "progress": -1,
     "text_files": -1,  # the lowest layers
     "text": 0,
@@ -44,7 +45,8 @@ FLOOR = {
     "report": 10,
     "explore": 10,
     "integrations": 11,
-    "cli": 12,
+    "commands": 12,
+    "cli": 13,
     "__main__": 14,
     "__init__": 14,
     "clcr": 15,

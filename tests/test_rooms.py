@@ -16,7 +16,12 @@ import forked
 SOURCE = Path(calque.__file__).parent
 #: files whose tables contain modules of a package
 ROOMS = {
-    "senses": ["cli/verbs.py", "encoders/folder.py", "runs/study/values.py", "tasks/table.py"],
+    "senses": [
+        "commands/__init__.py",
+        "encoders/folder.py",
+        "runs/study/recipe.py",
+        "tasks/table.py",
+    ],
     "clcr": ["alignment/__init__.py", "encoders/folder.py"],
 }
 PROGRAM = """

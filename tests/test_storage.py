@@ -309,7 +309,7 @@ def test_an_interruption_while_writing_is_not_reported_as_a_failed_write(
     with pytest.raises(KeyboardInterrupt), naming(tmp_path / "x"):
         interrupted_write(error)
     assert names(tmp_path) == []
-    monkeypatch.setattr("calque.cli.app", lambda **_: interrupted_write(CalqueError("corrupt")))
+    monkeypatch.setattr("calque.cli.run", lambda _: interrupted_write(CalqueError("corrupt")))
     assert run(capsys, "words") == (130, "", "calque: interrupted\n")
 
 
@@ -519,10 +519,10 @@ def test_a_full_disk_is_recognised_among_the_causes_of_an_error():
     ],
 )
 def test_operating_system_errors_are_reported_on_one_line(capsys, monkeypatch, error, said):
-    def broken(*arguments, **named):
+    def broken(words):
         raise error
 
-    monkeypatch.setattr("calque.cli.app", broken)
+    monkeypatch.setattr("calque.cli.run", broken)
     code, out, err = run(capsys, "words")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert err.startswith(f"calque: error: {said}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from typer.main import get_command
 
 from calque.analyses.table import ANALYSES, Analysis
-from calque.cli import app
+from calque.cli.parser import command_class, common_options
 from calque.named import imported
 from command import fails, works
 
@@ -17,9 +16,7 @@ from command import fails, works
 def test_each_row_names_a_function_and_existing_options(name):
     row = ANALYSES[name]
     assert callable(imported(row.target))
-    assert set(row.options) <= {
-        parameter.name for parameter in get_command(app).commands["analyze"].params
-    }
+    assert set(row.options) <= common_options(command_class("analyze")).keys()
     assert row.help.endswith((".", "?"))
 
 

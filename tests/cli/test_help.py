@@ -5,12 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-import typer
 
 import calque
-from calque.cli.options import SubjectCommand, in_help
+from calque.cli.parser import help_of, help_text
+from calque.commands import COMMANDS
+from calque.spec import Declared, Option
 from command import fails, works
-from named_options import check_options, commands, options_of
+from named_options import check_options, options_of
 
 # : what a help page must not contain: references to other text, names in code, and values and names
 # of Python
@@ -36,36 +37,25 @@ _KNOWN = {
 
 
 def pages():
-    for verb, command in commands().items():
-        subjects = {
-            verb: None,
-            **(command.subjects() if isinstance(command, SubjectCommand) else {}),
-        }
+    for name in COMMANDS:
+        subjects = {name: None, **COMMANDS.load(name).subjects()}
         for title, subject in subjects.items():
-            yield pytest.param(command, subject, id=title)
+            yield pytest.param(name, subject, id=title)
 
 
-@pytest.mark.parametrize(("command", "subject"), pages())
-def test_help_pages_refer_to_nothing_outside_the_page(command, subject):
-    context = typer.Context(
-        command, info_name="calque", terminal_width=10_000, max_content_width=10_000
-    )
-    context.meta.update(subject=subject, own=[])
-    page = command.get_help(context)
+@pytest.mark.parametrize(("name", "subject"), pages())
+def test_help_pages_refer_to_nothing_outside_the_page(monkeypatch, name, subject):
+    monkeypatch.setenv("COLUMNS", "10000")
+    page = help_of(name, subject)
     for kind, pattern in _LEAKS.items():
         found = {match[0] for match in re.finditer(pattern, page)} - _KNOWN
         assert not found, f"{kind}: {found}"
 
 
-def test_descriptions_are_translated_from_python_to_the_command_line():
-    options = {"max_words", "keep"}
-    assert in_help("limit, see `Tuner.align` and `X`; None disables it.", options) == "limit."
-    assert in_help("the `max_words` first words of `paper` (see `choose`), or more.", options) == (
-        "the --max-words first words of paper, or more."
-    )
-    assert (
-        in_help("raised if `keep` is 1; default: 3.", options)
-        == "raised if --keep is 1; default: 3."
+def test_names_of_settings_become_options_in_help():
+    declared = Declared("x", int, 3, Option("the `max_words` first words of `paper`, 5% of all"))
+    assert help_text(declared, {"max_words"}) == (
+        "the --max-words first words of paper, 5%% of all [default: 3]"
     )
 
 
@@ -84,7 +74,7 @@ def strings(tree):
 
 
 def test_every_option_in_a_message_exists_for_some_command():
-    known = set().union(*map(options_of, commands())) | {
+    known = set().union(*map(options_of, COMMANDS)) | {
         "--help",
         "--version",
         "--on-error",

@@ -25,7 +25,7 @@ ERRORS = {
 @pytest.mark.parametrize("wrapped", [False, True])
 @pytest.mark.parametrize("name", ERRORS)
 def test_the_message_says_what_to_lower(capsys, monkeypatch, name, wrapped):
-    def command(**_):
+    def command(_):
         try:
             raise ERRORS[name]
         except Exception as error:
@@ -33,7 +33,7 @@ def test_the_message_says_what_to_lower(capsys, monkeypatch, name, wrapped):
                 raise InputError("the file is corrupt", path="x") from error
             raise
 
-    monkeypatch.setattr("calque.cli.app", command)
+    monkeypatch.setattr("calque.cli.run", command)
     said = (
         "calque: error: the memory is exhausted; lower --sample or --limit, use a smaller encoder "
         "or less text\n"
@@ -42,10 +42,10 @@ def test_the_message_says_what_to_lower(capsys, monkeypatch, name, wrapped):
 
 
 def test_other_errors_are_not_attributed_to_memory(capsys, monkeypatch):
-    def command(**_):
+    def command(_):
         raise InputError("is not UTF-8", path="memory.tsv")
 
-    monkeypatch.setattr("calque.cli.app", command)
+    monkeypatch.setattr("calque.cli.run", command)
     assert run(capsys, "words") == (2, "", "calque: error: memory.tsv: is not UTF-8\n")
 
 
@@ -53,8 +53,8 @@ _LIMITED = """
 import os, resource, signal, sys, time
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 import calque.cli
-def command(**_): {body}
-calque.cli._parser = lambda verb: command
+def command(_): {body}
+calque.cli.run = command
 sys.argv = ["calque", "encode"]
 calque.cli.main()
 """

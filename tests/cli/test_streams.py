@@ -91,7 +91,7 @@ def test_scores_are_printed_if_they_cannot_be_written(tmp_path):
     (tmp_path / "test.tsv").write_text(
         "a cat\teine Katze\nthe house\tdas Haus\n" * 5, encoding="utf-8"
     )
-    fails = "from calque.errors import OutputError; import calque.cli.evaluate as module\n"
+    fails = "from calque.errors import OutputError; import calque.commands.evaluate as module\n"
     fails += "def full(*given): raise OutputError('scores.jsonl: no space left on the disk')\n"
     fails += (
         "module.append_lines = full; import sys; from calque.cli import main; main(sys.argv[1:])"

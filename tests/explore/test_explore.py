@@ -19,7 +19,6 @@ import torch
 pytest.importorskip("starlette", reason="the extra explore is not installed")
 
 from calque.algebra.normalize import unit_rows
-from calque.cli import spread
 from calque.encoders import load_encoder
 from calque.errors import InputError, SettingError
 from calque.explore import app as module
@@ -502,14 +501,6 @@ def test_text_can_be_monolingual_or_parallel_and_defaults_to_the_sample(tmp_path
 
 
 def test_the_command_serves_the_given_encoders_and_text(demo_folder, tmp_path, capsys, monkeypatch):
-    assert spread(["explore", "--text", "en=a", "b", "DIR"]) == [
-        "explore",
-        "--text",
-        "en=a",
-        "--text",
-        "b",
-        "DIR",
-    ]
     served = []
     monkeypatch.setattr(
         "calque.explore.app.serve",

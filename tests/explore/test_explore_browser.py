@@ -273,7 +273,7 @@ def test_the_page_shows_the_progress_and_then_the_results(
     sources,
     tmp_path,
     monkeypatch,
-    width,  # noqa: F811
+    width,
 ):
     explorer, gate = Explorer(collection, sources, tmp_path), Gate(monkeypatch)
     page.set_viewport_size({"width": width, "height": 844})
@@ -306,7 +306,7 @@ def test_an_error_of_the_computation_is_shown_on_the_page(
     collection,
     sources,
     tmp_path,
-    monkeypatch,  # noqa: F811
+    monkeypatch,
 ):
     explorer, gate = (
         Explorer(collection, sources, tmp_path),

@@ -7,12 +7,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
-import typer
-
-from calque.cli import verbs
-from calque.cli.options import SubjectCommand
+from calque.cli.parser import all_flags, command_class, common_options
+from calque.commands import COMMANDS
 
 #: options of the program, and options of other programs that messages name
 _OF_PROGRAM = {"--help", "--version", "--on-error", "--trust-code", "--more", "--fix", "--upgrade"}
@@ -27,26 +24,18 @@ _OTHER_COMMAND = re.compile(r"\b(?:calque|pip|iconv|hf) [a-z]+[^;]*")
 
 
 @cache
-def commands() -> dict[str, Any]:
-    """Return the parser of each command, keyed by name."""
-    return {verb: typer.main.get_command(verbs.parser(verb)).commands[verb] for verb in verbs.VERBS}  # type: ignore[attr-defined]
-
-
-@cache
-def options_of(verb: str) -> frozenset[str]:
+def options_of(name: str) -> frozenset[str]:
     """Return all options of a command, including those of all its methods, tasks or models."""
-    command = commands()[verb]
-    found = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
-    if isinstance(command, SubjectCommand):
-        subjects = [*command.subjects().values()] or [verb]
-        names = {name for subject in subjects for name in command.types_of(subject)}
-        found |= {f"--{name.replace('_', '-')}" for name in names} | set(command.spelled)
-    return frozenset(found)
+    command = command_class(name)
+    declared = [*common_options(command).values()]
+    for subject in [*command.subjects().values()] or [name]:
+        declared += command.specific_options(subject).values()
+    return frozenset(flag for each in declared for flag in all_flags(each))
 
 
 def check_options(given: Sequence[str], printed: str) -> None:
     """Check the messages that a command has printed."""
-    verb = next((word for word in given if word in verbs.VERBS), None)
+    verb = next((word for word in given if word in COMMANDS), None)
     if verb is None:
         return
     lines = [line for line in printed.splitlines() if line.startswith("calque: ")]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from calque.named import Table, is_path
+from calque.spec import Declared, declared
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,11 @@ METHODS: Table[MethodRow] = Table(
     base="calque.alignment.base:Method",
     row_of=_row_of,
 )
+
+
+def options_of_method(name: str) -> dict[str, Declared]:
+    """Return the options of a method's class, keyed by name."""
+    return declared(METHODS.load(name), "towards", *METHODS[name].settings)
 
 
 def methods_for(supervision: str) -> tuple[str, ...]:

@@ -13,10 +13,11 @@ from calque.alignment.tuner import Tuner
 from calque.alignment.update import LinkedBatch
 from calque.errors import check_number
 from calque.pairs import WordPairs
+from calque.spec import Count, option
 from calque.text import ParallelCorpus, Sentences, number_words
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Contrastive(Tuner):
     """Contrastive alignment with the InfoNCE loss over the linked words of a batch, in both
     directions.
@@ -33,31 +34,28 @@ class Contrastive(Tuner):
     negatives of each other, so occurrences of the same word are pushed apart. `same_share` is the
     weight of a loss in which such pairs are positives, and `similarity_distillation` preserves the
     similarities between words of the language `towards`.
-
-    Args:
-        towards: reference language, whose word similarities are preserved.
-        temperature: temperature τ of the softmax.
-        same_share: weight, from 0 to 1, of a loss in which all pairs of the same two lower-cased
-            words are positives (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2). The
-            standard InfoNCE loss, in which these pairs are negatives, has the weight 1 −
-            `same_share`.
-        similarity_distillation: weight of the divergence between the trained and the frozen
-            encoder's similarities of words in the language `towards` (Fang et al. 2021, "SEED", Eq.
-            3).
-        sentences: weight of a contrastive loss over sentence pairs, computed from mean word vectors
-            (translation ranking, Feng et al. 2022, "Language-agnostic BERT sentence embedding",
-            Eqs. 1–2, without their margin).
-        layers: layers in which the loss is computed; default: the encoder's output layer.
-        epochs, learning_rate, seed: see `Schedule`.
-        batch, freeze, lora, standardize, centre, accumulate, precision: see `Tuner`.
     """
 
-    temperature: float = 0.05
-    same_share: float = 0.5
-    similarity_distillation: float = 0.2
-    sentences: float = 0.0
+    temperature: float = option(0.05, "temperature τ of the softmax.")
+    same_share: float = option(
+        0.5,
+        "weight, from 0 to 1, of a loss in which all pairs of the same two lower-cased words are "
+        'positives (Khosla et al. 2020, "Supervised contrastive learning", Eq. 2). The standard '
+        "InfoNCE loss, in which these pairs are negatives, has the weight 1 − `same_share`.",
+    )
+    similarity_distillation: float = option(
+        0.2,
+        "weight of the divergence between the trained and the frozen encoder's similarities of "
+        'words in the language `towards` (Fang et al. 2021, "SEED", Eq. 3).',
+    )
+    sentences: float = option(
+        0.0,
+        "weight of a contrastive loss over sentence pairs, computed from mean word vectors "
+        '(translation ranking, Feng et al. 2022, "Language-agnostic BERT sentence embedding", '
+        "Eqs. 1–2, without their margin).",
+    )
     epochs: float = 2.0
-    batch: int = 32
+    batch: Count = 32
 
     def __post_init__(self):
         check_number("temperature", self.temperature, above=0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal
 
 from calque.alignment.base import Fitted, Method, Run
 from calque.alignment.data import Dictionaries
@@ -14,53 +15,90 @@ from calque.annotated import Dictionary
 from calque.encoders.base import made_of
 from calque.encoders.mapped import Combine
 from calque.errors import SettingError
-from calque.maps.dictionary import DictionaryFit, fit_dictionary, with_identical_words
-from calque.maps.unsupervised import fit_unsupervised
+from calque.maps.dictionary import (
+    DictionaryFit,
+    Normalisation,
+    fit_dictionary,
+    with_identical_words,
+)
+from calque.maps.refine import Refinement
+from calque.maps.unsupervised import Start, check_start, fit_unsupervised
+from calque.spec import Count, SeedNumber, Share, option
 
-#: default arguments of `fit_dictionary` for each method
-_FITS: dict[str, dict[str, Any]] = {
-    "rotation": {"method": "rotation"},
-    "normalized-rotation": {"method": "rotation", "normalise": "centre"},
-    "linear": {"method": "linear"},
-}
+#: kind of map that each method fits
+_KINDS = {"rotation": "rotation", "normalized-rotation": "rotation", "linear": "linear"}
 
 
 class FailedMapWarning(UserWarning):
     """Warning that fitting a map without a dictionary failed."""
 
 
+@dataclass(frozen=True, eq=False)
 class DictionaryMaps(Method):
     """Maps for each layer and language, fitted on anchors (Schuster et al. 2019, §4).
 
-    Args:
-        method: kind of map, "rotation", "normalized-rotation" or "linear".
-        towards: target language, to which the vectors of all other languages are mapped.
-        start: initialisation for fitting without dictionaries, see `fit_unsupervised`.
-        identical: whether to add identically spelt words to the dictionary, see
-            `with_identical_words`.
-        combine: see `MappedEncoder`.
-        options: arguments of `fit_dictionary` or `fit_unsupervised`; they override the defaults of
-            the method.
-
     Raises:
-        SettingError: the method is unknown.
+        SettingError: the method or the initialisation is unknown.
     """
 
-    def __init__(
-        self,
-        method: str = "rotation",
-        *,
-        towards: str,
-        start: str | None = None,
-        identical: bool = False,
-        combine: Combine = "last",
-        **options: Any,
-    ):
-        if method not in _FITS:
-            raise SettingError(f"method must be one of {', '.join(_FITS)}, got {method!r}")
-        self.method, self.towards, self.start, self.identical = method, towards, start, identical
-        self.combine: Combine = combine
-        self._options = _FITS[method] | options
+    method: Literal["rotation", "normalized-rotation", "linear"] = option(
+        "rotation", "kind of map: rotation, normalized-rotation or linear."
+    )
+    _: KW_ONLY
+    towards: str = option(
+        ..., "target language, to which the vectors of all other languages are mapped."
+    )
+    start: Start | None = option(
+        None, "initialisation without a dictionary: identical, distributions or adversarial."
+    )
+    start_options: Mapping[str, Any] | None = option(
+        None, "options of the initialisation without a dictionary."
+    )
+    normalise: Normalisation | None = option(
+        None,
+        "normalisation of the vectors (none, unit, centre, centre-unit or unit-centre-unit); "
+        "default: centre for normalized-rotation, otherwise unit, or unit-centre-unit without a "
+        "dictionary.",
+    )
+    identical: bool = option(
+        False, "add all words that are spelt the same in both languages to the dictionary."
+    )
+    refine: int = option(5, "number of refinement rounds.")
+    held_out: Share = option(
+        0.1, "fraction of the dictionary that is held out for choosing the best round."
+    )
+    restarts: Count = option(3, "maximum number of random initialisations to try.")
+    combine: Combine = option(
+        "last",
+        "how to combine the mapped layers: sum, mean, concat, or last (use only the last layer).",
+    )
+    seed: SeedNumber = option(
+        0, "random seed for the initialisation and for the choice of held-out entries."
+    )
+
+    def __post_init__(self):
+        if self.method not in _KINDS:
+            raise SettingError(f"method must be one of {', '.join(_KINDS)}, got {self.method!r}")
+        if self.start is not None:
+            check_start(self.start, self.start_options)
+
+    @property
+    def refinement(self) -> Refinement:
+        """Settings of the refinement."""
+        return Refinement(rounds=self.refine, held_out=self.held_out, seed=self.seed)
+
+    @property
+    def kind(self) -> str:
+        """Kind of map that is fitted: rotation or linear."""
+        return _KINDS[self.method]
+
+    def _fitting(self) -> dict[str, Any]:
+        """Return the arguments that `fit_dictionary` and `fit_unsupervised` have in common."""
+        normalise = self.normalise
+        if normalise is None and self.method == "normalized-rotation":
+            normalise = "centre"
+        arguments = {"method": self.kind, "refinement": self.refinement}
+        return arguments if normalise is None else arguments | {"normalise": normalise}
 
     def fit(self, encoder: Any, data: Dictionaries, run: Run = Run()) -> Fitted:
         """Return the encoder with its maps. A static encoder stores the maps itself instead of
@@ -90,7 +128,7 @@ class DictionaryMaps(Method):
             for lang, by_layer in fits.items()
         }
         settings = {
-            "method": f"{self.start or 'dictionary'}-{self._options['method']}",
+            "method": f"{self.start or 'dictionary'}-{self.kind}",
             **record["settings"],
         }
         aligned = with_maps(
@@ -139,8 +177,16 @@ class DictionaryMaps(Method):
         if dictionary is not None:
             if self.identical:
                 dictionary = with_identical_words(dictionary, *(side.words for side in sides))
-            return fit_dictionary(*sides, dictionary, **self._options)
-        fit = fit_unsupervised(*sides, start=self.start, **self._options)  # type: ignore[arg-type]
+            return fit_dictionary(*sides, dictionary, **self._fitting())
+        assert self.start is not None  # `_checked` has compared it with the dictionaries
+        fit = fit_unsupervised(
+            *sides,
+            start=self.start,
+            restarts=self.restarts,
+            options=dict(self.start_options or {}),
+            seed=self.seed,
+            **self._fitting(),
+        )
         if fit.verdict is not None and fit.verdict.failed:
             warnings.warn(
                 f"{lang}, layer {layer}: {fit.verdict.why}", FailedMapWarning, stacklevel=3

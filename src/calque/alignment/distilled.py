@@ -24,6 +24,7 @@ from calque.encoders.split import SplitSentences
 from calque.encoders.subword_vectors import SubwordVectors
 from calque.encoders.subwords import Subwords
 from calque.errors import SettingError, check_number
+from calque.spec import Count, option
 from calque.text import ParallelCorpus, Sentences
 from calque.training.loop import Loop, TrainingSettings, rate_by_width, training_record
 from calque.training.objective import Objective
@@ -62,7 +63,7 @@ class Student(NamedTuple):
         self.encoder.modules = folder
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Distillation(TrainingSettings):
     """Train a student encoder to reproduce the sentence vectors of a teacher.
 
@@ -72,36 +73,40 @@ class Distillation(TrainingSettings):
     paper also divides by the dimension, which with Adam only rescales the learning rate. If the
     teacher's vectors are L2-normalised, so are the student's vectors. If the dimensions differ, the
     student's pooling is followed by a linear layer.
-
-    Args:
-        towards: language of the teacher.
-        ranking: weight of the ranking loss. This loss is the cross-entropy of the correct teacher
-            vector in a softmax over the teacher vectors of all texts in the update, with the logits
-            cosine / `temperature`.
-        temperature: temperature of the ranking loss.
-        negatives: number of additional teacher vectors in this softmax; each update samples them
-            from all texts. The student does not encode the texts of these vectors, so negatives
-            cost little time.
-        source_share: fraction of the pairs in an update for which the student also encodes the
-            sentence in the teacher's language; 1 in the paper. If the texts of several languages
-            share these sentences, a smaller fraction suffices.
-        epochs, learning_rate, seed: see `Schedule`.
-        batch: number of sentence pairs from each parallel text, and of sentences from each
-            monolingual text, in an update.
-        freeze: see `TrainingSettings`.
-        accumulate: number of parts into which each process divides its batch, to save memory.
-        precision: precision of the forward pass, "float32" or "bfloat16", see `Tuner.align`.
     """
 
-    towards: str
-    ranking: float = 0.0
-    temperature: float = 0.05
-    negatives: int = 0
-    source_share: float = 1.0
+    towards: str = option(..., "language of the teacher.")
+    ranking: float = option(
+        0.0,
+        "weight of the ranking loss. This loss is the cross-entropy of the correct teacher vector "
+        "in a softmax over the teacher vectors of all texts in the update, with the logits cosine "
+        "/ `temperature`.",
+    )
+    temperature: float = option(0.05, "temperature of the ranking loss.")
+    negatives: Count = option(
+        0,
+        "number of additional teacher vectors in this softmax; each update samples them from all "
+        "texts. The student does not encode the texts of these vectors, so negatives cost little "
+        "time.",
+    )
+    source_share: float = option(
+        1.0,
+        "fraction of the pairs in an update for which the student also encodes the sentence in "
+        "the teacher's language; 1 in the paper. If the texts of several languages share these "
+        "sentences, a smaller fraction suffices.",
+    )
     epochs: float = 5.0
-    batch: int = 32
-    accumulate: int = 1
-    precision: TrainingPrecision = "float32"
+    batch: Count = option(
+        32,
+        "number of sentence pairs from each parallel text, and of sentences from each monolingual "
+        "text, in an update.",
+    )
+    accumulate: Count = option(
+        1, "number of parts into which each process divides its batch, to save memory."
+    )
+    precision: TrainingPrecision = option(
+        "float32", 'precision of the forward pass, "float32" or "bfloat16".'
+    )
 
     def __post_init__(self):
         super().__post_init__()

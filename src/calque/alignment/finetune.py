@@ -12,10 +12,11 @@ from torch import Tensor
 from calque.alignment.tuner import Tuner
 from calque.alignment.update import LinkedBatch
 from calque.errors import SettingError, check_number
+from calque.spec import option
 from calque.training.loop import rate_by_width
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class FineTune(Tuner):
     """Minimise the distance between linked words, with a penalty for changing the vectors of one
     language.
@@ -29,24 +30,18 @@ class FineTune(Tuner):
     sentences (Cao 2020, §3.3; Kulshreshtha 2020, Eqs. 7–10). Cao et al. train BERT-base with
     `learning_rate=5e-5, batch=2`. Here, the default batch is larger, and the default
     `learning_rate` is 5e-5 · (768 / dim)^(5/3).
-
-    Args:
-        towards: reference language `t`.
-        weight: weight λ of the penalty.
-        variant: loss as in the paper (`paper`) or as in Cao's code (`code`). The code divides each
-            term by its number of elements, and replaces f(j, t) in the first term by f0(j, t).
-        layers: layers in which the loss is computed, e.g. `(-4, -3, -2, -1)`; default: the
-            encoder's output layer.
-        epochs, learning_rate, seed: see `Schedule`.
-        batch, freeze, lora, standardize, centre, accumulate, precision: see `Tuner`.
     """
 
     special = True  # as in the code of Cao et al.
     decay = "constant"
     clip = None
 
-    weight: float = 1.0
-    variant: Literal["paper", "code"] = "paper"
+    weight: float = option(1.0, "weight λ of the penalty.")
+    variant: Literal["paper", "code"] = option(
+        "paper",
+        "loss as in the paper (`paper`) or as in Cao's code (`code`). The code divides each term "
+        "by its number of elements, and replaces f(j, t) in the first term by f0(j, t).",
+    )
 
     def __post_init__(self):
         if self.variant not in ("paper", "code"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from calque.alignment.base import Fitted, Method, Run
@@ -12,46 +13,46 @@ from calque.encoders.standard import standardized
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
 from calque.maps import KINDS, VectorMap
+from calque.spec import Layer, option
 
 #: kind of map that is fitted by each method that uses sentences instead of words
 _OF_SENTENCES = {"sentence-rotation": "rotation"}
 
 
+@dataclass(frozen=True, eq=False)
 class LinkedMaps(Method):
     """Maps for each language and layer, fitted on linked words in context or on sentence pairs (see
     `MappedEncoder.fit`).
 
-    Args:
-        method: "rotation" (Wang et al. 2019), "normalized-rotation", "linear" or
-            "sentence-rotation" (Aldarmaki & Diab 2019).
-        towards: target language, to which the vectors of all other languages are mapped.
-        layers: layers to map; default: the encoder's output layer.
-        combine: how to combine the mapped layers: "sum", "mean", "concat", or "last" (use only the
-            last layer).
-        standardize: whether to standardise the vectors first; default: only if one dimension
-            dominates the vectors.
     """
 
-    def __init__(
-        self,
-        method: str,
-        *,
-        towards: str,
-        layers: Sequence[int] | None = None,
-        combine: Combine = "last",
-        standardize: bool | None = None,
-    ):
-        if _OF_SENTENCES.get(method, method) not in KINDS:
+    method: str = option(
+        ...,
+        "kind of map: rotation (Wang et al. 2019), normalized-rotation, linear or "
+        "sentence-rotation (Aldarmaki & Diab 2019).",
+    )
+    _: KW_ONLY
+    towards: str = option(
+        ..., "target language, to which the vectors of all other languages are mapped."
+    )
+    layers: Sequence[Layer] | None = option(
+        None, "layers to map; default: the encoder's output layer."
+    )
+    combine: Combine = option(
+        "last",
+        "how to combine the mapped layers: sum, mean, concat, or last (use only the last layer).",
+    )
+    standardize: bool | None = option(
+        None,
+        "whether to standardise the vectors first; default: only if one dimension dominates the "
+        "vectors.",
+    )
+
+    def __post_init__(self):
+        if _OF_SENTENCES.get(self.method, self.method) not in KINDS:
             raise SettingError(
-                f"method must be one of {', '.join((*KINDS, *_OF_SENTENCES))}, got {method!r}"
+                f"method must be one of {', '.join((*KINDS, *_OF_SENTENCES))}, got {self.method!r}"
             )
-        self.method, self.towards, self.layers, self.standardize = (
-            method,
-            towards,
-            layers,
-            standardize,
-        )
-        self.combine: Combine = combine
 
     def fit(self, encoder: Any, data: LinkedText, run: Run = Run()) -> Fitted:
         """Return the encoder with maps fitted in one pass over the text; `run.folder` is not used.

@@ -19,6 +19,7 @@ from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
 from calque.maps.linear import LinearMap
 from calque.progress import bar
+from calque.spec import Layer, option
 from calque.text import ParallelCorpus, Sentences
 
 if TYPE_CHECKING:
@@ -26,22 +27,25 @@ if TYPE_CHECKING:
     from calque.maps import VectorMap
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class LanguageMeans(Method):
-    """Shift each language's mean vector to the mean of `towards`, see `shifts`.
+    """Shift each language's mean vector to the mean of `towards`, see `shifts`."""
 
-    Args:
-        towards: reference language, which must be one of the languages of the text.
-        layers: layers to map; default: the encoder's output layer.
-        combine: see `MappedEncoder`.
-        offset: whether to add the mean of `towards`, so that its vectors do not change; if false,
-            the means are only subtracted.
-    """
-
-    towards: str
-    layers: Sequence[int] | None = None
-    combine: Combine = "last"
-    offset: bool = True
+    towards: str = option(
+        ..., "reference language, which must be one of the languages of the text."
+    )
+    layers: Sequence[Layer] | None = option(
+        None, "layers to map; default: the encoder's output layer."
+    )
+    combine: Combine = option(
+        "last",
+        "how to combine the mapped layers: sum, mean, concat, or last (use only the last layer).",
+    )
+    offset: bool = option(
+        True,
+        "whether to add the mean of `towards`, so that its vectors do not change; if false, the "
+        "means are only subtracted.",
+    )
 
     def fit(self, encoder: Any, data: LinkedText | PlainText, run: Run = Run()) -> Fitted:
         """Return the encoder with its maps. A static encoder stores the maps itself; its maps are
@@ -93,19 +97,20 @@ class LanguageMeans(Method):
         return Fitted(aligned, record)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Standardize(Method):
     """Standardise every dimension over the texts of all languages, see `standardized`. This does
     not align the languages.
-
-    Args:
-        towards: one of the languages of the text. Every method has this argument, but it does not
-            affect this method.
-        layers: layers to standardise; default: the encoder's output layer.
     """
 
-    towards: str
-    layers: Sequence[int] | None = None
+    towards: str = option(
+        ...,
+        "one of the languages of the text. Every method has this argument, but it does not affect "
+        "this method.",
+    )
+    layers: Sequence[Layer] | None = option(
+        None, "layers to standardise; default: the encoder's output layer."
+    )
 
     def fit(self, encoder: Any, data: LinkedText | PlainText, run: Run = Run()) -> Fitted:
         """Return the encoder with standardised vectors; the arguments are those of

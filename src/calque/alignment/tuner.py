@@ -22,6 +22,7 @@ from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, che
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
+from calque.spec import Count, Layer, option
 from calque.text import ParallelCorpus
 from calque.training.loop import Loop, Schedule, TrainingSettings, rate_by_width, training_record
 from calque.training.plan import BatchPlan
@@ -31,27 +32,10 @@ from calque.training.sources import float32_copy, freeze_below
 LORA_RATE = 10
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Tuner(TrainingSettings, Method):
     """Base class of alignment methods that train the encoder's weights. A subclass defines the
     loss.
-
-    Args:
-        towards: language that all other languages are aligned with.
-        layers: layers in which the loss is computed; default: the encoder's output layer.
-        lora: rank of the LoRA adapters (Hu et al. 2022; requires PEFT) that are trained instead of
-            the weight matrices. The default learning rate is then 10 times higher, and the result
-            is a folder with the adapters only (see `AdaptedEncoder`). By default, there are no
-            adapters and the weights are trained.
-        standardize: whether to standardise the word vectors before training and in the result;
-            default: only if one dimension dominates the vectors.
-        centre: whether to shift the mean vector of each language to the mean vector of `towards`
-            after training.
-        accumulate: number of parts into which each process divides its batch, to save memory; the
-            result is the same.
-        precision: precision of the forward passes, "float32" or "bfloat16". Results in "float32"
-            are reproducible on the same machine.
-        epochs, learning_rate, seed, batch, freeze: see `TrainingSettings`.
     """
 
     #: whether the boundary tokens ([CLS], [SEP]) of both sentences are linked as if they were words
@@ -59,13 +43,36 @@ class Tuner(TrainingSettings, Method):
     #: maximum number of words in either sentence of a pair; if None, there is no limit
     max_words: ClassVar[int | None] = 64
 
-    towards: str
-    layers: Sequence[int] | None = None
-    lora: int | None = None
-    standardize: bool | None = None
-    centre: bool = False
-    accumulate: int = 1
-    precision: TrainingPrecision = "float32"
+    towards: str = option(..., "language that all other languages are aligned with.")
+    layers: Sequence[Layer] | None = option(
+        None, "layers in which the loss is computed; default: the encoder's output layer."
+    )
+    lora: int | None = option(
+        None,
+        "rank of the LoRA adapters (Hu et al. 2022; requires PEFT) that are trained instead of "
+        "the weight matrices. The default learning rate is then 10 times higher, and the result "
+        "is a folder with the adapters only. By default, there are no adapters and the weights "
+        "are trained.",
+    )
+    standardize: bool | None = option(
+        None,
+        "whether to standardise the word vectors before training and in the result; default: only "
+        "if one dimension dominates the vectors.",
+    )
+    centre: bool = option(
+        False,
+        "whether to shift the mean vector of each language to the mean vector of `towards` after "
+        "training.",
+    )
+    accumulate: Count = option(
+        1,
+        "number of parts into which each process divides its batch, to save memory; the result is "
+        "the same.",
+    )
+    precision: TrainingPrecision = option(
+        "float32",
+        'precision of the forward passes, "float32" or "bfloat16". Results in "float32" are reproducible on the same machine.',
+    )
 
     def __post_init__(self):
         super().__post_init__()

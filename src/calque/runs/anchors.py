@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from calque.errors import InputError, SettingError
 from calque.input_texts import Say, skipped
 from calque.runs.folder import check_files
-from calque.runs.settings import AnchorSettings, numbers
+from calque.runs.settings import AnchorSettings
+from calque.spec import numbers
 from calque.storage import NEW, locked, part_of, remove, replace_folder, sync, temporary_folder
 
 if TYPE_CHECKING:

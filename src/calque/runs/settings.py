@@ -1,47 +1,35 @@
-"""Dataclasses with the settings of the commands.
+"""Dataclasses with the settings of the commands, and checks of languages.
 
-The name, type, default and help of a field define a command-line option, see `opt` and
-`calque.cli.options.grouped`.
+Each field declares a setting, see `calque.spec`.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from calque.alignment import methods_for
 from calque.analyses.table import ANALYSES
 from calque.corpora.languages import best_match, doubt_about, pair_and_path, pair_in_name
 from calque.errors import CalqueWarning, SettingError
 from calque.segment import language_parts
+from calque.spec import Count, Option, Range, SeedNumber, argument, files, option
+
+Say = Callable[[str], None]
 
 
-def opt(default: Any, help: str, *names: str, **how: Any) -> Any:
-    """Return a dataclass field that defines a command-line option; the option is required if
-    `default` is `...`.
-    """
-    return _field(default, typer.Option(*names, help=help, **how))
-
-
-def out_file(default: Any, help: str, *names: str) -> Any:
-    """Return a dataclass field that defines the option of an output file, see `opt`."""
-    return opt(default, help, *names, parser=file_name, metavar="PATH")
-
-
-def file_name(text: str | PathLike[str]) -> Path:
-    """Parse the name of an output file.
+def file_name(flag: str, name: str | PathLike[str]) -> Path:
+    """Check the name of an output file (a `check` of `Option`).
 
     Raises:
         SettingError: the name ends with a slash, and so names a folder.
     """
-    name = fspath(text)
+    name = fspath(name)
     if name.endswith((os.sep, f"{os.sep}.", f"{os.sep}..")):
         example = Path(name) / "results"
         raise SettingError(
@@ -50,25 +38,10 @@ def file_name(text: str | PathLike[str]) -> Path:
     return Path(name)
 
 
-def arg(default: Any, help: str, **how: Any) -> Any:
-    """Return a dataclass field that defines a positional argument of a command, see `opt`."""
-    return _field(default, typer.Argument(help=help, **how))
-
-
-def files(help: str, metavar: str = "FILE...") -> Any:
-    """Return a dataclass field that defines an option for any number of files, see `opt`."""
-    return opt(None, help, metavar=metavar)
-
-
-def _field(default: Any, option: Any) -> Any:
-    return field(**({} if default is ... else {"default": default}), metadata={"option": option})
-
-
-def language(parameter: typer.CallbackParam, value: str | None) -> str | None:
-    """Check the name of a language (a callback for `typer`)."""
-    if value is not None:
-        warn_of_languages([_language(parameter.opts[0], value)], parameter.opts[0])
-    return value
+def language(flag: str, name: str) -> str:
+    """Check the name of a language (a `check` of `Option`)."""
+    warn_of_languages([_language(flag, name)], flag)
+    return name
 
 
 def _language(option: str, name: str) -> str:
@@ -173,87 +146,41 @@ def named_pairs(
     )
 
 
-def numbers(text: str | None, option: str = "--layers") -> list[int] | None:
-    """Parse a list of whole numbers separated by commas, or a range such as 0-12."""
-    if text is None:
-        return None
-    first, _, last = text.partition("-")
-    if first.isdecimal() and last.isdecimal():
-        return list(range(int(first), int(last) + 1))
-    try:
-        return [int(part) for part in text.replace(",", " ").split()]
-    except ValueError:
-        raise SettingError(
-            f"{option} {text}: expected whole numbers separated by commas, e.g. -4,-3,-2,-1"
-        ) from None
-
-
 Several = list[str] | None
+#: flat list of language pairs
 PairLangs = Annotated[
     Several,
-    typer.Option(
-        "--langs",
-        metavar="SOURCE TARGET",
-        help="Languages of the text, e.g. en de; default: from its name.",
-    ),
+    Option("Languages of the text, e.g. en de; default: from its name.", metavar="SOURCE TARGET"),
 ]
 ManyLangs = Annotated[
     Several,
-    typer.Option(
-        "--langs", metavar="SOURCE TARGET", help="Languages of a text or dictionary; repeatable."
-    ),
-]
-EncoderArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="ENCODER",
-        help="Encoder: Hugging Face name, folder, mini (bundled) or word vectors.",
-    ),
+    Option("Languages of a text or dictionary; repeatable.", metavar="SOURCE TARGET"),
 ]
 OwnOption = Annotated[
-    Several,
-    typer.Option("--option", metavar="NAME=VALUE", help="Set any other option; repeatable."),
+    Several, Option("Set any other option; repeatable.", flags=("--option",), metavar="NAME=VALUE")
 ]
 CheckpointEvery = Annotated[
     int,
-    typer.Option(
-        min=0,
-        help="Save checkpoints every N updates and also once a minute; 0 disables checkpoints.",
+    Option(
+        "Save checkpoints every N updates and also once a minute; 0 disables checkpoints.", "run"
     ),
 ]
-KeepLayers = Annotated[
-    bool, typer.Option("--keep-layers", help="Also save the unused layers above the output layer.")
-]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace an existing result in --out.")
-]
-Pretokenized = Annotated[
-    bool, typer.Option("--pretokenized", help="Text is already tokenised; split only at spaces.")
-]
-Model = Annotated[
-    str,
-    typer.Option("--model", help="Word aligner: auto, fast-align, hmm or gibbs (most accurate)."),
-]
-# The seed is limited to 32 bits, because PyTorch multiplies it and the product must fit into 64
-# bits.
-Seed = Annotated[int, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed.")]
-Limit = Annotated[
-    int | None,
-    typer.Option(min=1, help="Use only N evenly spaced sentences or pairs of each text."),
-]
+KeepLayers = Annotated[bool, Option("Also save the unused layers above the output layer.")]
+Overwrite = Annotated[bool, Option("Replace an existing result in --out.", "run")]
+Pretokenized = Annotated[bool, Option("Text is already tokenised; split only at spaces.")]
+Seed = Annotated[SeedNumber, Option("Random seed.")]
+Limit = Annotated[Count | None, Option("Use only N evenly spaced sentences or pairs of each text.")]
 Layer = Annotated[
-    int | None,
-    typer.Option(
-        help="Hidden layer (-1: last); default: as saved, else last (for decoders, at 2/3 depth)."
-    ),
+    Annotated[int, Range(-(2**31), 2**31)] | None,
+    Option("Hidden layer (-1: last); default: as saved, else last (for decoders, at 2/3 depth)."),
 ]
 Pooling = Annotated[
-    str | None, typer.Option(help="Pooling of a word's subwords: last (default), first or mean.")
+    str | None, Option("Pooling of a word's subwords: last (default), first or mean.")
 ]
 MaxLength = Annotated[
-    int | None, typer.Option(min=3, help="Maximum number of subwords per sentence.")
+    Annotated[int, Range(3)] | None, Option("Maximum number of subwords per sentence.")
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Hide progress and messages.")]
+Quiet = Annotated[bool, Option("Hide progress and messages.", "run", ("--quiet", "-q"))]
 #: default alignment method for each kind of data
 DEFAULT_METHOD = {
     "parallel": "contrastive",
@@ -273,18 +200,20 @@ def _methods(kind: str) -> str:
 class AlignSettings:
     """Settings of `calque align`."""
 
-    encoder: str = opt(
+    encoder: str = option(
         ...,
         "Encoder: Hugging Face name, folder, word vectors or mini; or one per language, as "
         "en=NAME,de=NAME.",
     )
-    towards: str = opt(
-        ..., "Language that all other languages are aligned with.", callback=language
+    towards: str = option(
+        ..., "Language that all other languages are aligned with.", check=language
     )
-    out: Path = opt(..., "Folder for the aligned encoder.")
-    train: Several = arg(None, "Parallel texts, given as FILE or en-de=FILE.", metavar="[TRAIN...]")
+    out: Path = option(..., "Folder for the aligned encoder.")
+    train: Several = argument(
+        None, "Parallel texts, given as FILE or en-de=FILE.", metavar="[TRAIN...]"
+    )
     langs: ManyLangs = None
-    method: str | None = opt(
+    method: str | None = option(
         None,
         f"Alignment method. With parallel text: {_methods('parallel')}, or package.module:Class. "
         "With dictionaries: "
@@ -297,24 +226,23 @@ class AlignSettings:
         "Plain texts, each in one language (FILE or de=FILE), over which word vectors are averaged."
     )
     anchors: Several = files("Folders written by calque anchors, used instead of --text.", "DIR...")
-    unsupervised: bool = opt(
+    unsupervised: bool = option(
         False,
         "Align without parallel text or a dictionary. If the alignment fails, the encoder is saved "
         "with a note in its model "
         "card, and the exit code is 1.",
-        "--unsupervised",
     )
     released: Several = files(
         "Folders of published maps (XX_best_mapping.pth, Schuster 2019), one per mapped layer.",
         "DIR...",
     )
-    links: Several = opt(
+    links: Several = option(
         None,
         "Word alignments of TRAIN (Pharaoh format); default: computed by a statistical aligner.",
     )
     pretokenized: Pretokenized = False
     limit: Limit = None
-    option: OwnOption = None
+    options: OwnOption = None
     keep_layers: KeepLayers = False
     checkpoint_every: CheckpointEvery = 200
     overwrite: Overwrite = False
@@ -325,44 +253,45 @@ class AlignSettings:
 class DistilSettings:
     """Settings of `calque distil`."""
 
-    teacher: str = opt(..., "Sentence encoder to learn from: Hugging Face name or folder.")
-    student: str = opt(
+    teacher: str = option(..., "Sentence encoder to learn from: Hugging Face name or folder.")
+    student: str = option(
         ..., "Multilingual encoder to train: Hugging Face name, folder or mini (bundled)."
     )
-    out: Path = opt(..., "Folder for the trained student.", "--out", "-o")
-    train: Several = arg(None, "Parallel texts, given as FILE or en-de=FILE.", metavar="[TRAIN...]")
+    out: Path = option(..., "Folder for the trained student.", "--out", "-o")
+    train: Several = argument(
+        None, "Parallel texts, given as FILE or en-de=FILE.", metavar="[TRAIN...]"
+    )
     langs: ManyLangs = None
-    towards: str | None = opt(
-        None, "Teacher's language; default: the first language of --langs.", callback=language
+    towards: str | None = option(
+        None, "Teacher's language; default: the first language of --langs.", check=language
     )
     text: Several = files("Further plain text in the teacher's language.")
-    static: bool = opt(
+    static: bool = option(
         False,
         "Train only one static vector per subword of --student, without a network; the defaults "
         "are then --batch 256, "
         "--learning-rate 0.01 and --ranking 0.3.",
-        "--static",
     )
-    sentence_pooling: str | None = opt(
+    sentence_pooling: str | None = option(
         None,
         "Student's sentence pooling: own (saved), subwords (mean) or cls; default: own if saved, "
         "else subwords.",
     )
-    teacher_pooling: str | None = opt(
+    teacher_pooling: str | None = option(
         None,
         "Teacher's sentence pooling: own (saved with the teacher; default), subwords (mean), "
         "words (mean) or cls.",
     )
-    teacher_prompt: str | None = opt(
+    teacher_prompt: str | None = option(
         None,
         "Prompt to put before each text of the teacher, e.g. 'query: ' for e5, or the name of a "
         "prompt saved with it, "
         "e.g. query; default: the teacher's default prompt, if it has one.",
     )
-    vectors: Path | None = opt(
+    vectors: Path | None = option(
         None, "Folder of teacher vectors for reuse in other runs.", metavar="FOLDER"
     )
-    option: OwnOption = None
+    options: OwnOption = None
     seed: Seed = 0
     layer: Layer = None
     max_length: MaxLength = None
@@ -376,30 +305,32 @@ class DistilSettings:
 class AnchorSettings:
     """Settings of `calque anchors`."""
 
-    text: list[str] = arg(..., "Plain text with one sentence per line.", metavar="TEXT...")
-    out: Path = opt(
+    text: list[str] = argument(..., "Plain text with one sentence per line.", metavar="TEXT...")
+    out: Path = option(
         ...,
         "Folder for the anchors, and for the sums from which a stopped run resumes.",
         metavar="PATH",
     )
-    lang: str = opt(..., "Language of the text.", callback=language)
-    encoder: str = opt(..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors.")
-    layers: str | None = opt(
+    lang: str = option(..., "Language of the text.", check=language)
+    encoder: str = option(
+        ..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors."
+    )
+    layers: str | None = option(
         None, "Layers whose vectors are averaged, e.g. 0,1,2; default: the output layer."
     )
-    vocabulary: str | None = opt(
+    vocabulary: str | None = option(
         None, "File listing the words that get anchors, one per line; default: all words."
     )
-    at_least: int = opt(1, "Skip words with fewer than N occurrences.", min=1)
-    most: int | None = opt(None, "Compute anchors only for the N most frequent words.", min=1)
-    most_occurrences: int | None = opt(
-        None, "Use only the first N occurrences of each word.", "--occurrences", min=1
+    at_least: Count = option(1, "Skip words with fewer than N occurrences.")
+    most: Count | None = option(None, "Compute anchors only for the N most frequent words.")
+    most_occurrences: Count | None = option(
+        None, "Use only the first N occurrences of each word.", "--occurrences"
     )
-    format: str = opt(
+    format: str = option(
         "safetensors", "File format: safetensors, or avg_embeds (the format of the published code)."
     )
     pretokenized: Pretokenized = False
-    limit: int | None = opt(None, "Use only N evenly spaced lines of each text.", min=1)
+    limit: Count | None = option(None, "Use only N evenly spaced lines of each text.")
     seed: Seed = 0
 
 
@@ -407,60 +338,62 @@ class AnchorSettings:
 class LinkSettings:
     """Settings of `calque words`."""
 
-    train: str = arg(
+    train: str = argument(
         ..., "Parallel text in a format such as TSV, a ||| b, Moses or TMX.", metavar="TRAIN"
     )
-    langs: list[str] | None = opt(
+    langs: list[str] | None = option(
         None,
         "Languages of the text, e.g. en de; default: the languages in its name, e.g. "
         "train.en-de.tsv.",
-        "--langs",
         metavar="SOURCE TARGET",
     )
-    out: Path = out_file(
-        ..., "Pharaoh file to write, with one line of word links (i-j) per sentence pair."
+    out: Path = option(
+        ...,
+        "Pharaoh file to write, with one line of word links (i-j) per sentence pair.",
+        check=file_name,
+        metavar="PATH",
     )
-    encoder: str | None = opt(
+    encoder: str | None = option(
         None, "Encoder whose vector similarities are used to link words.", metavar="ENCODER"
     )
-    extract: str | None = opt(
+    extract: str | None = option(
         None, "With --encoder: rule for selecting links, mutual (default) or softmax."
     )
-    prior: bool = opt(
-        False,
-        "Use similarities from --encoder as a prior for the aligner (hmm or gibbs).",
-        "--prior",
+    prior: bool = option(
+        False, "Use similarities from --encoder as a prior for the aligner (hmm or gibbs)."
     )
-    prior_weight: float | None = opt(
-        None, "With --prior: weight of the similarities; default: 2.", min=0
+    prior_weight: float | None = option(
+        None, "With --prior: weight of the similarities; default: 2."
     )
-    cross_fit: int | None = opt(
+    cross_fit: Annotated[int, Range(2)] | None = option(
         None,
         "With --prior: split the text into N parts, and compute the similarities of each part with "
         "a copy of the encoder that "
         "was aligned on the other parts.",
-        min=2,
         metavar="N",
     )
     also: Several = files(
         "With --cross-fit: further parallel texts to align the encoder on.", "en-nl=FILE..."
     )
     pretokenized: Pretokenized = False
-    extra: Several = opt(
+    extra: Several = option(
         None,
         "More text to train the aligner on, in the same languages; no links are written for it.",
     )
-    posteriors: bool = opt(
+    posteriors: bool = option(
         False, "Write the probability or score of each link, as i-j:p.", "--posteriors", "--scores"
     )
-    tables: Path | None = out_file(
-        None, "File for saving the trained aligner, which --use can load to link other text."
+    tables: Path | None = option(
+        None,
+        "File for saving the trained aligner, which --use can load to link other text.",
+        check=file_name,
+        metavar="PATH",
     )
-    use: Path | None = opt(
+    use: Path | None = option(
         None, "Aligner saved by --tables, used to link the text without training.", metavar="PATH"
     )
-    sample: int | None = opt(
-        None, "Train on only N random sentence pairs, but link the full text.", min=1
+    sample: Count | None = option(
+        None, "Train on only N random sentence pairs, but link the full text."
     )
     limit: Limit = None
     quiet: Quiet = False
@@ -470,39 +403,43 @@ class LinkSettings:
 class AnalysisSettings:
     """Settings of `calque analyze`."""
 
-    encoders: Several = arg(
+    encoders: Several = argument(
         None,
         "Encoders, starting with the encoder before alignment: Hugging Face names, folders, mini, "
         "word vectors or NAME=PATH.",
         metavar="ENCODER...",
     )
-    test: str | None = opt(None, "Parallel text on which the encoders are tested.", metavar="FILE")
+    test: str | None = option(
+        None, "Parallel text on which the encoders are tested.", metavar="FILE"
+    )
     langs: PairLangs = None
-    only: str | None = opt(
+    only: str | None = option(
         None, f"Analyses to run, separated by commas: {', '.join(ANALYSES)}; default: all."
     )
-    train: str | None = opt(
+    train: str | None = option(
         None, "Text that the encoders were aligned on, used to identify unseen word pairs."
     )
-    links: str | None = opt(None, "Word alignments of the --test text in Pharaoh format.")
-    train_links: str | None = opt(None, "Word alignments of the --train text in Pharaoh format.")
+    links: str | None = option(None, "Word alignments of the --test text in Pharaoh format.")
+    train_links: str | None = option(None, "Word alignments of the --train text in Pharaoh format.")
     upos: Several = files(
         "Part-of-speech tags of the test sentences (CoNLL-U or columns), given as FILE or de=FILE."
     )
     pretokenized: Pretokenized = False
-    limit: int | None = opt(
-        None, "Use only N evenly spaced sentence pairs of --test; --train is read in full.", min=1
+    limit: Count | None = option(
+        None, "Use only N evenly spaced sentence pairs of --test; --train is read in full."
     )
-    non_contextual: bool = opt(
-        False, "Use only the first occurrence of each word type.", "--non-contextual"
+    non_contextual: bool = option(False, "Use only the first occurrence of each word type.")
+    forms: Count = option(8, "Number of word types to show in the examples analysis.")
+    pairs: Annotated[int, Range(2)] = option(
+        100, "Number of word pairs to plot in the points analysis."
     )
-    forms: int = opt(8, "Number of word types to show in the examples analysis.", min=1)
-    pairs: int = opt(100, "Number of word pairs to plot in the points analysis.", min=2)
-    projection: str = opt(
+    projection: str = option(
         "auto", "Projection in the points analysis: pca, tsne, or auto (tsne if available)."
     )
-    bootstrap: int = opt(1000, "Number of bootstrap samples for the confidence intervals.", min=0)
-    out: Path | None = out_file(None, "JSON Lines file to which the results are appended.")
+    bootstrap: int = option(1000, "Number of bootstrap samples for the confidence intervals.")
+    out: Path | None = option(
+        None, "JSON Lines file to which the results are appended.", check=file_name, metavar="PATH"
+    )
     quiet: Quiet = False
 
 
@@ -510,20 +447,22 @@ class AnalysisSettings:
 class NeighbourSettings:
     """Settings of `calque neighbours`."""
 
-    encoder: str = opt(..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors.")
-    lang1: str = opt(..., "Language of the word.", callback=language)
-    sentence1: str = opt(..., "Sentence that contains the word.")
-    word1: str = opt(..., "Word as it is written in --sentence1.")
-    lang2: str = opt(..., "Language of the neighbours.", callback=language)
-    sentence2: Several = opt(
+    encoder: str = option(
+        ..., "Encoder: Hugging Face name, folder, mini (bundled) or word vectors."
+    )
+    lang1: str = option(..., "Language of the word.", check=language)
+    sentence1: str = option(..., "Sentence that contains the word.")
+    word1: str = option(..., "Word as it is written in --sentence1.")
+    lang2: str = option(..., "Language of the neighbours.", check=language)
+    sentence2: Several = option(
         None, "Sentence in the language --lang2 whose words can be neighbours; repeatable."
     )
-    text2: str | None = opt(
+    text2: str | None = option(
         None, "Plain text in the language --lang2 whose words can be neighbours."
     )
-    aligned: str | None = opt(
+    aligned: str | None = option(
         None, "Aligned encoder to compare with --encoder, the encoder before alignment."
     )
-    k: int = opt(5, "Number of nearest words to show.", "-k", min=1)
+    k: Count = option(5, "Number of nearest words to show.", "-k")
     pretokenized: Pretokenized = False
-    limit: int | None = opt(None, "Use only N evenly spaced lines of --text2.", min=1)
+    limit: Count | None = option(None, "Use only N evenly spaced lines of --text2.")

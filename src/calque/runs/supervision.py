@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,12 @@ from calque.alignment.driver import make_method
 from calque.corpora.by_name import name_of
 from calque.corpora.languages import language_and_path, name_and_path
 from calque.distributed import is_first
-from calque.encoders.mapped import Combine
 from calque.errors import SettingError
 from calque.input_texts import Say, Words, check_pairs, read_languages, skipped
-from calque.maps.dictionary import Normalisation
 from calque.runs.anchors import open_folder
 from calque.runs.settings import AlignSettings, named_pairs
 from calque.runs.words import links_of
+from calque.spec import Count, Layer, option
 
 if TYPE_CHECKING:
     from calque.alignment.dictionary import DictionaryMaps
@@ -32,15 +32,25 @@ if TYPE_CHECKING:
     from calque.text import ParallelCorpus
 
 IDENTICAL = "identical"  # initialises the map with words that are spelt the same in both languages
-STARTS = (IDENTICAL, "distributions", "adversarial")
-# : default values of the options for anchors, which `align` accepts in addition to the options of
-# `map_method`
-AVERAGING: dict[str, Any] = {
-    "layers": None,
-    "most": 50_000,
-    "at_least": 1,
-    "most_occurrences": None,
-}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Averaging:
+    """Settings for averaging the vectors of each word over plain text, see `compute_anchors`."""
+
+    layers: Sequence[Layer] | None = option(
+        None, "layers that are mapped; default: the layer set by --layer."
+    )
+    most: Count = option(
+        50_000, "number of words to use per language, the most frequent words first."
+    )
+    at_least: Count = option(
+        1, "minimum number of times that a word must occur in the text to be used."
+    )
+    most_occurrences: Count | None = option(
+        None,
+        "maximum number of occurrences over which the vector of a word is averaged; default: all.",
+    )
 
 
 class Supervision(ABC):
@@ -80,8 +90,8 @@ def supervision_of(
     """Read the training data that the settings name.
 
     Args:
-        options: options of the method. For dictionaries, these are the options of `map_method` and
-            `AVERAGING`.
+        options: options of the method. For dictionaries, these are the options of
+            `DictionaryMaps` and of `Averaging`.
         words: settings for tokenisation and word alignment; by default, the method determines how
             links are symmetrised.
 
@@ -185,9 +195,10 @@ class DictionarySupervision(Supervision):
 
     def __init__(self, how: AlignSettings, options: Mapping[str, Any], words: Words):
         self._name, self._options, self._words = how.method or "", options, words
-        self._averaging = {name: options.get(name, usual) for name, usual in AVERAGING.items()}
-        of_map = {name: value for name, value in options.items() if name not in AVERAGING}
-        self.method = self._maps = map_method(self._name, towards=how.towards, **of_map)
+        of_anchors = {each.name for each in fields(Averaging)} & options.keys()
+        self._averaging = Averaging(**{name: options[name] for name in of_anchors})
+        of_map = {name: value for name, value in options.items() if name not in of_anchors}
+        self.method = self._maps = _dictionary_maps(self._name, how.towards, of_map)
         self._files, langs = named_pairs(how.dictionary or (), how.langs or ())
         self._texts, self._folders = how.text or [], how.anchors or []
         self._entries, self._wanted, self._rows = _dictionaries(self._files, langs, how.towards)
@@ -209,7 +220,7 @@ class DictionarySupervision(Supervision):
         from calque.encoders.anchors import compute_anchors, frequent_words, table_anchors
         from calque.encoders.static import StaticEncoder
 
-        most = self._averaging["most"]
+        most = self._averaging.most
         if isinstance(base, StaticEncoder):
             if self._texts or self._folders:
                 say(
@@ -240,14 +251,19 @@ class DictionarySupervision(Supervision):
         read = read_languages(
             named, pretokenized=self._words.pretokenized, limit=self._words.limit, say=say
         )
-        numbers = base.layer_numbers(self._averaging["layers"])
-        how = {name: self._averaging[name] for name in ("at_least", "most_occurrences")}
+        numbers = base.layer_numbers(self._averaging.layers)
         for lang, text in read.items():
             if lang in self._wanted and lang not in by_lang:
                 say(f"{lang}: anchors from {len(text):,} sentences")
                 vocabulary = frequent_words(text, most, self._wanted[lang])
                 by_lang[lang] = compute_anchors(
-                    base, text, numbers, vocabulary=vocabulary, progress=progress, **how
+                    base,
+                    text,
+                    numbers,
+                    vocabulary=vocabulary,
+                    at_least=self._averaging.at_least,
+                    most_occurrences=self._averaging.most_occurrences,
+                    progress=progress,
                 )
         rows = [
             {"path": Path(path).name, "langs": [lang], "entries": len(read[lang])}
@@ -288,10 +304,12 @@ class DictionarySupervision(Supervision):
         settings = {
             "method": self._name,
             "start": self._maps.start,
-            "start_options": dict(self._options.get("start_options") or {}),
+            "start_options": dict(self._maps.start_options or {}),
             "identical": self._maps.identical,
             "combine": self._maps.combine,
-            **{name: self._averaging[name] for name in ("most", "at_least", "most_occurrences")},
+            "most": self._averaging.most,
+            "at_least": self._averaging.at_least,
+            "most_occurrences": self._averaging.most_occurrences,
             "fits": fits,
         }
         return {"method": f"{self._name} from {source}", "settings": settings, "failed": failed}
@@ -315,49 +333,11 @@ class PlainSupervision(Supervision):
         return {**about, "method": self._name, "pretokenized": self._pretokenized}
 
 
-def map_method(
-    method: str = "rotation",
-    *,
-    towards: str,
-    start: str | None = None,
-    start_options: Mapping[str, Any] | None = None,
-    normalise: Normalisation | None = None,
-    identical: bool = False,
-    refine: int = 5,
-    held_out: float = 0.1,
-    restarts: int = 3,
-    combine: Combine = "last",
-    seed: int = 0,
-) -> DictionaryMaps:
-    """Build a method that fits maps with or without a dictionary.
-
-    Args:
-        start: initialisation without a dictionary: identical, distributions or adversarial.
-        start_options: options of the initialisation, see `calque.maps.unsupervised.start_options`.
-        normalise: normalisation of the vectors (none, unit, centre, centre-unit or
-            unit-centre-unit, see `fit_dictionary`); default: centre for normalized-rotation,
-            otherwise unit, or unit-centre-unit without a dictionary.
-        refine: number of refinement rounds.
-        held_out: fraction of the dictionary that is held out for choosing the best round.
-        restarts: maximum number of random initialisations to try.
-        identical: add all words that are spelt the same in both languages to the dictionary.
-        combine: how the mapped layers are combined: sum, mean, concat, or last (only the last
-            layer).
-        seed: random seed for the initialisation and for the choice of held-out entries.
-    """
+def _dictionary_maps(name: str, towards: str, options: Mapping[str, Any]) -> DictionaryMaps:
+    """Return the method that fits maps with or without a dictionary."""
     from calque.alignment.dictionary import DictionaryMaps
-    from calque.maps.refine import Refinement
-    from calque.maps.unsupervised import check_start
 
-    given: dict[str, Any] = {"refinement": Refinement(rounds=refine, held_out=held_out, seed=seed)}
-    if normalise is not None:
-        given["normalise"] = normalise
-    if start is not None:
-        check_start(start, start_options)
-        given |= {"restarts": restarts, "seed": seed, "options": dict(start_options or {})}
-    return DictionaryMaps(
-        method, towards=towards, start=start, identical=identical, combine=combine, **given
-    )
+    return DictionaryMaps(name, towards=towards, **options)  # type: ignore[arg-type]
 
 
 def warn_of_unused(

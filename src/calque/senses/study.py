@@ -10,9 +10,9 @@ from calque.corpora.languages import pair_of
 from calque.errors import SettingError
 from calque.runs.steps import Step
 from calque.runs.study.recipe import trainings
-from calque.runs.study.values import Count, check, of
 from calque.senses.pretrain import PRESETS, model_class, pretrain, settings_for
 from calque.senses.training import Senses
+from calque.spec import Count, check, types_of
 
 _BY_LANGUAGE = Mapping[str, str]
 #: value types of the keys in a table `[encoders.NAME.pretrain]`, except the settings of the
@@ -49,9 +49,9 @@ def check_pretraining(name: str, table: Mapping[str, Any], source: str) -> None:
     if not texts:
         raise SettingError(f'{where} has no texts, expected e.g. texts = {{ en = "en.txt.gz" }}')
     model, senses = table.get("model", "bert"), table.get("senses")
-    check(where, table, {**of(model_class(model), "start"), **_TYPES})
+    check(where, table, {**types_of(model_class(model), "start"), **_TYPES})
     if isinstance(senses, Mapping):
-        check(f"{where}.senses", senses, of(Senses))
+        check(f"{where}.senses", senses, types_of(Senses))
     _check_runs(where, table, source)
     options = {key: value for key, value in table.items() if key not in _TYPES}
     try:

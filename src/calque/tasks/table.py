@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from calque.named import Table
+from calque.spec import Declared, declared
 from calque.tasks.base import Languages, Task
 from calque.tasks.inputs import FIELDS
 from calque.tasks.reporting import (
@@ -79,6 +80,15 @@ def option_names(kind: type[Task]) -> list[str]:
         ):
             break  # `from_files` passes no options to the remaining functions
     return [name for name in dict.fromkeys(names) if name not in FIELDS]
+
+
+def options_of_task(name: str) -> dict[str, Declared]:
+    """Return the options that a task's class defines, keyed by name."""
+    task = TASKS.load(name)
+    every: dict[str, Declared] = {}
+    for function in task.takes():
+        every = {**declared(function), **every}
+    return {option: every[option] for option in option_names(task)}
 
 
 def _row_of(name: str, kind: type[Task]) -> TaskRow:

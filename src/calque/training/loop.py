@@ -18,6 +18,7 @@ from calque.distributed import Processes
 from calque.encoders.numerics import arithmetic
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
+from calque.spec import Count, SeedNumber, option
 from calque.storage import json_text, write_text
 from calque.training.checkpoint import Checkpoint, trained_parameters
 from calque.training.interruption import Interruption
@@ -87,16 +88,10 @@ class Schedule:
         return self.learning_rate * factor
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TrainingSettings(ABC):
     """Settings shared by all methods that train an encoder; `warmup`, `decay`, `clip` and `epsilon`
     are class attributes.
-
-    Args:
-        epochs, learning_rate, seed: see `Schedule`.
-        batch: number of sentence pairs from each parallel text in an update.
-        freeze: number of lowest layers that are frozen, in addition to the embeddings. By default,
-            all weights are trained.
     """
 
     decay: ClassVar[Literal["constant", "linear", "cosine"]] = "linear"
@@ -106,11 +101,17 @@ class TrainingSettings(ABC):
     #: maximum number of subwords in a forward pass, including padding
     budget: ClassVar[int] = 1024
 
-    epochs: float = 1.0
-    learning_rate: float | None = None
-    seed: int = 0
-    batch: int = 16
-    freeze: int | None = None
+    epochs: float = option(1.0, "number of passes over the longest text; it can be fractional.")
+    learning_rate: float | None = option(
+        None, "maximum learning rate; the default depends on the method."
+    )
+    seed: SeedNumber = option(0, "random seed for the data order and for dropout.")
+    batch: Count = option(16, "number of sentence pairs from each parallel text in an update.")
+    freeze: int | None = option(
+        None,
+        "number of lowest layers that are frozen, in addition to the embeddings. By default, all "
+        "weights are trained.",
+    )
 
     def __post_init__(self):
         _ = self.schedule  # checks its values

@@ -12,6 +12,7 @@ from calque.alignment import METHODS
 from calque.runs.steps import Step, Steps
 from calque.runs.study.recipe import (
     BASE,
+    OF_ANCHORS,
     EncoderTable,
     MethodTable,
     Study,
@@ -23,7 +24,6 @@ from calque.runs.study.recipe import (
     listed,
     trainings,
 )
-from calque.runs.study.values import OF_ANCHORS
 from calque.tasks.table import TASKS
 
 

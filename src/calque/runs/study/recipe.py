@@ -10,33 +10,25 @@ from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from calque.alignment import METHODS, learns_from, methods_for
+from calque.alignment import METHODS, learns_from, methods_for, options_of_method
 from calque.alignment.driver import make_method
 from calque.corpora.languages import language_of, name_and_path, pair_of
 from calque.errors import InputError, SettingError, did_you_mean, similar_path
 from calque.input_texts import Words
+from calque.maps.unsupervised import STARTS
 from calque.named import imported, is_path
+from calque.runs.map_options import options_of_maps
 from calque.runs.settings import warn_of_languages
-from calque.runs.study.values import (
-    OF_ANCHORS,
-    PRETRAINING,
-    Count,
-    Few,
-    Files,
-    Layer,
-    check,
-    check_value,
-    of,
-    of_maps,
-    of_starts,
-    options_of,
-    options_of_method,
-)
-from calque.runs.supervision import IDENTICAL, STARTS
-from calque.tasks.table import TASKS, TaskRow
+from calque.runs.supervision import IDENTICAL, Averaging
+from calque.spec import Count, Few, Files, Layer, check, check_value, types_in, types_of
+from calque.tasks.table import TASKS, TaskRow, options_of_task
 from calque.wordalign.symmetrization import Symmetrization
 
 BASE = "base"
+#: module with `check_pretraining` and `train`, which trains encoders from text
+PRETRAINING = "calque.senses.study"
+#: names of the options for anchors that a table of texts can contain
+OF_ANCHORS = tuple(types_of(Averaging, "layers"))
 #: settings of a task that name files, each in one language
 PARTS = ("train", "test", "dev", "ceiling", "links")
 _KINDS = ("parallel", "dictionary", "text")
@@ -344,7 +336,7 @@ def default_out(path: str | Path) -> str:
 def _study(tables: dict[str, Any], folder: str) -> Study:
     by_name = Mapping[str, Mapping[str, Any]]
     known = {
-        **of(Study, "folder"),
+        **types_of(Study, "folder"),
         "encoders": Mapping[str, str | Mapping[str, Any]] | Sequence[str],
         "methods": by_name | Sequence[str],
         "supervision": by_name,
@@ -355,7 +347,7 @@ def _study(tables: dict[str, Any], folder: str) -> Study:
         if not tables.get(name):
             raise SettingError(f"the study has no {name}; add [{name}]")
     models = Literal["auto", "fast-align", "hmm", "gibbs"]
-    words = {**of(Words), "model": models, "symmetrize": Symmetrization}
+    words = {**types_of(Words), "model": models, "symmetrize": Symmetrization}
     check("words", tables.get("words", {}), words)
 
     encoders, methods = tables["encoders"], tables["methods"]
@@ -402,7 +394,7 @@ def _table(
     """Read a table into the dataclass `table_class`, without the fields `without`. The settings in
     `option_types` are read into `options`.
     """
-    field_types = of(table_class, "options", *without)
+    field_types = types_of(table_class, "options", *without)
     field_types = {name: type_ for name, type_ in field_types.items() if name not in option_types}
     check(where, table, {**field_types, **option_types}, what)
     for item in fields(table_class):  # type: ignore[arg-type]
@@ -441,7 +433,7 @@ def _supervision(
     kind = table.get("kind", "parallel")
     check_value(f"{where}.kind", kind, Literal[_KINDS])
     unused = {"parallel": ("texts", "entries", *OF_ANCHORS), "text": ("entries",)}.get(kind, ())
-    settings = of(SupervisionTable, "options")
+    settings = types_of(SupervisionTable, "options")
     langs = [] if kind == "text" else [name for name in table if name not in settings]
     # Any other key names a language, so a misspelt setting must be recognised by its similarity.
     for lang in langs:
@@ -523,14 +515,18 @@ def _method_for(where: str, table: Mapping[str, Any], kind: str, towards: str) -
     row = METHODS[method]
     # Any other method is a map that is fitted to anchors, with its own options.
     is_class = kind == "parallel" or row.trains or "text" in row.learns_from
-    option_types = dict(options_of_method(method) if is_class else of_maps())
+    option_types = types_in(options_of_method(method) if is_class else options_of_maps())
     option_types.pop("method", None)
     used = {"views": row.of_each, "runs": row.trains, "bidirectional": is_class}
     unused = [setting for setting, is_used in used.items() if not is_used]
     what = f"{where} with supervision of kind {kind!r}"
     read = _table(MethodTable, where, table, option_types, *unused, what=what)
     start_options = read.options.get("start_options", {})
-    check(f"{where}.start_options", start_options, of_starts(table.get("start") or ""))
+    check(
+        f"{where}.start_options",
+        start_options,
+        types_in(options_of_starts(table.get("start") or "")),
+    )
     if is_class:
         built = _constructed(where, make_method, method, towards, read.options, kind)
         for view, load in read.views.items():
@@ -556,7 +552,7 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
     unused = [setting for setting, is_used in used.items() if not is_used]
     not_options = (*PARTS, "text", "train_links", "project")
     option_types = {
-        **options_of(name),
+        **types_in(options_of_task(name)),
         **{part: str for part in row.files if part not in not_options},
         **file_types,
     }
@@ -569,7 +565,7 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
     if used["seeds"]:
         from calque.training.supervised import Supervised
 
-        of_training = of(Supervised, "seed")
+        of_training = types_of(Supervised, "seed")
         training = {key: value for key, value in options.items() if key in of_training}
         _constructed(where, Supervised, **{"epochs": 1, **training})
     if of_pairs:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from calque.errors import SettingError
 from calque.named import imported
 from calque.runs.steps import SCORES, Step
-from calque.runs.study.values import PRETRAINING
+from calque.runs.study.recipe import PRETRAINING
 from calque.storage import json_text, write_text
 
 if TYPE_CHECKING:

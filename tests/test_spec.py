@@ -5,9 +5,15 @@ import sys
 
 import pytest
 
+from calque.alignment import options_of_method
 from calque.errors import SettingError
 from calque.runs.study.recipe import read_study
-from calque.runs.study.values import check_value, of, options_of_method
+from calque.spec import check_value, types_in, types_of
+
+
+def types_of_method(name):
+    return types_in(options_of_method(name))
+
 
 MODULE = """
 from collections.abc import Mapping, Sequence
@@ -16,7 +22,7 @@ from typing import Annotated
 
 from calque.alignment.base import Fitted, Method
 from calque.alignment.contrastive import Contrastive
-from calque.runs.study.values import Range
+from calque.spec import Range
 
 
 class Shift(Method):
@@ -32,7 +38,7 @@ class Shift(Method):
         return Fitted(encoder)
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Mine(Contrastive):
     margin: float = 0.0
 """
@@ -61,7 +67,7 @@ ALLOWED = {
 
 @pytest.mark.parametrize("name", ALLOWED)
 def test_numbers_of_a_custom_method_have_only_the_declared_bounds(module, name):
-    types = options_of_method("shifting_values:Shift")
+    types = types_of_method("shifting_values:Shift")
     check_value(name, ALLOWED[name], types[name])
 
 
@@ -77,11 +83,11 @@ def test_numbers_of_a_custom_method_have_only_the_declared_bounds(module, name):
 )
 def test_values_outside_the_declaration_are_rejected(module, name, value, expected):
     with pytest.raises(SettingError, match=f", expected {expected}$"):
-        check_value(name, value, options_of_method("shifting_values:Shift")[name])
+        check_value(name, value, types_of_method("shifting_values:Shift")[name])
 
 
 def test_inherited_settings_keep_their_bounds(module):
-    types = options_of_method("shifting_values:Mine")
+    types = types_of_method("shifting_values:Mine")
     check_value("margin", -1.0, types["margin"])
     for name in ("batch", "temperature"):
         with pytest.raises(SettingError, match=r"expected a (whole )?number"):
@@ -92,7 +98,7 @@ def test_settings_of_calque_are_not_negative(module):
     from calque.alignment.finetune import FineTune
 
     with pytest.raises(SettingError, match="expected a number not below 0"):
-        check_value("learning_rate", -1.0, of(FineTune)["learning_rate"])
+        check_value("learning_rate", -1.0, types_of(FineTune)["learning_rate"])
 
 
 def test_a_study_accepts_a_negative_number_of_a_custom_method(module):
