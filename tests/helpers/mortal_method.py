@@ -12,7 +12,7 @@ from calque.alignment.contrastive import Contrastive
 from calque.errors import InputError
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Mortal(Contrastive):
     """Contrastive alignment in which the environment variable MORTAL determines when a process
     ends.
