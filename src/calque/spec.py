@@ -251,7 +251,7 @@ def _separated(wanted: Any) -> tuple[Any, Option]:
     declarations = [each for each in annotations if isinstance(each, Option)]
     others = [each for each in annotations if not isinstance(each, Option)]
     if others:
-        inner = Annotated[inner, *others]
+        inner = Annotated[(inner, *others)]
     return inner, declarations[0] if declarations else Option()
 
 

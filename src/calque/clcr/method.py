@@ -31,6 +31,7 @@ from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number, did_you_mean
 from calque.offsets import offsets_of
+from calque.spec import Count, SeedNumber, option
 from calque.training.loop import Loop, Schedule, rate_by_width
 from calque.training.plan import BatchPlan
 from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
@@ -89,44 +90,54 @@ class KeyPointAlignment(Method):
 
     Steps 2 (extract) and 3 (reorder) train classifiers on the pivots, see `train_key_points` and
     `train_order`.
-
-    Args:
-        hidden: number of rows of B in Eq. 1; default: the dimension of the transform's input.
-        linear: whether to use the linear transform T(r) = A·r + a ("linear regression" in Table 1).
-        beta: annealing rate β of the temperature τ, which restarts in each phase; 0 keeps τ at 1.
-        epochs: numbers of epochs for phase 1, phase 2, phase 3, the refinement, and the training of
-            P and R. In the first four, an epoch is a pass over the longest corpus. With 0, phase 2,
-            phase 3 or the refinement is skipped.
-        learning_rate: learning rates of phases 1 to 3; the defaults depend on the largest encoder
-            dimension (see `transform_rate` and `FineTune`): phases 2 and 3 use 5e-5 · (768 /
-            dimension)^(5/3).
-        seed: random seed, see `Schedule`.
-        batch: number of sentence pairs per corpus in an update.
-        max_words: maximum number of words on each side of a sentence pair; longer pairs are left
-            out.
-        held_out: fraction of pairs held out from training, for choosing the cost threshold of
-            pivots and for scores.
-        steps: steps to train: "transform", "transform,extract" or "transform,extract,reorder".
-        compare: whether to also train and score baselines (Tables 2, 3): P with uncorrected labels,
-            and R with absolute ranks.
-        as_published: whether to follow the paper: no refinement, the cost threshold with the
-            highest F1 (see `choose_threshold`), and the paper's estimate of flip rates (see
-            `train_key_points`).
     """
 
     towards: str
-    hidden: int | None = None
-    linear: bool = False
-    beta: float = 0.01
-    epochs: Sequence[float] = (5.0, 1.0, 1.0, 2.0, 10.0)
-    learning_rate: Sequence[float] | None = None
-    seed: int = 0
-    batch: int = 32
-    max_words: int | None = 64
-    held_out: float = 0.05
-    steps: str = ",".join(STEPS)
-    compare: bool = False
-    as_published: bool = False
+    hidden: Count | None = option(
+        None, "number of rows of B in Eq. 1; default: the dimension of the transform's input."
+    )
+    linear: bool = option(
+        False,
+        'whether to use the linear transform T(r) = A·r + a ("linear regression" in Table 1).',
+    )
+    beta: float = option(
+        0.01, "annealing rate β of the temperature τ, which restarts in each phase; 0 keeps τ at 1."
+    )
+    epochs: Sequence[float] = option(
+        (5.0, 1.0, 1.0, 2.0, 10.0),
+        "numbers of epochs for phase 1, phase 2, phase 3, the refinement, and the training of P "
+        "and R. In the first four, an epoch is a pass over the longest corpus. With 0, phase 2, "
+        "phase 3 or the refinement is skipped.",
+    )
+    learning_rate: Sequence[float] | None = option(
+        None,
+        "learning rates of phases 1 to 3; the defaults depend on the largest encoder dimension: "
+        "phases 2 and 3 use 5e-5 · (768 / dimension)^(5/3).",
+    )
+    seed: SeedNumber = option(0, "random seed.")
+    batch: Count = option(32, "number of sentence pairs per corpus in an update.")
+    max_words: Count | None = option(
+        64, "maximum number of words on each side of a sentence pair; longer pairs are left out."
+    )
+    held_out: float = option(
+        0.05,
+        "fraction of pairs held out from training, for choosing the cost threshold of pivots and "
+        "for scores.",
+    )
+    steps: str = option(
+        ",".join(STEPS),
+        'steps to train: "transform", "transform,extract" or "transform,extract,reorder".',
+    )
+    compare: bool = option(
+        False,
+        "whether to also train and score baselines (Tables 2, 3): P with uncorrected labels, and "
+        "R with absolute ranks.",
+    )
+    as_published: bool = option(
+        False,
+        "whether to follow the paper: no refinement, the cost threshold with the highest F1, and "
+        "the paper's estimate of flip rates.",
+    )
 
     def __post_init__(self):
         for name in ("batch", "max_words", "hidden"):

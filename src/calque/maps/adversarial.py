@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -9,6 +11,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, leaky_relu
 
 from calque.errors import SettingError
 from calque.maps.refine import mapped, mutual_neighbours
+from calque.spec import Count, Option, Range
 
 # Published values of the training.
 BATCH = 32  # number of words from each side in an update
@@ -20,17 +23,32 @@ DECAY = 0.98  # factor by which the learning rate of the map is multiplied after
 SELECTION_WORDS = 10_000  # number of most frequent words of each side used to select the epoch
 NEIGHBOURHOOD = 10  # neighbourhood size of CSLS
 
+Epochs = Annotated[int, Range(), Option("number of epochs.")]
+Updates = Annotated[
+    Count,
+    Option(
+        "number of updates of the map in an epoch; the default, as published, is a million words "
+        "in batches of 32."
+    ),
+]
+Frequent = Annotated[
+    Count, Option("number of most frequent words of each language from which batches are drawn.")
+]
+Hidden = Annotated[Count, Option("hidden size of the discriminator.")]
+Beta = Annotated[float, Option("strength β of the orthogonality step.")]
+Device = Annotated[str, Option("device used for training.")]
+
 
 def adversarial_start(
     x: np.ndarray,
     z: np.ndarray,
     *,
-    epochs: int = 5,
-    updates: int = 31_250,
-    frequent: int = 75_000,
-    hidden: int = 2048,
-    beta: float = 0.001,
-    device: str = "cpu",
+    epochs: Epochs = 5,
+    updates: Updates = 31_250,
+    frequent: Frequent = 75_000,
+    hidden: Hidden = 2048,
+    beta: Beta = 0.001,
+    device: Device = "cpu",
     seed: int = 0,
 ) -> np.ndarray:
     """Train a map adversarially and return the map of the best epoch (Conneau et al. 2018a, §2.1,
@@ -46,13 +64,7 @@ def adversarial_start(
 
     Args:
         x, z: L2-normalised vectors `[n, dim]` and `[m, dim]`, the most frequent words first.
-        epochs: number of epochs.
-        updates: number of updates of the map in an epoch; the default, as published, is a million
-            words in batches of 32.
-        frequent: number of most frequent words of each side from which batches are drawn.
-        hidden: hidden size of the discriminator.
-        beta: strength β of the orthogonality step.
-        device: device used for training.
+        epochs, updates, frequent, hidden, beta, device: see the declarations above.
 
     Returns:
         the matrix of the map, float64 `[dim, dim]`.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch.nn.functional import normalize
 from calque.algebra.procrustes import procrustes
 from calque.algebra.similarity import full_precision
 from calque.errors import check_number
+from calque.spec import Count, Option
 
 # Published values of the initialisation and of self-learning.
 SEED_WORDS = 4000  # number of most frequent words of each side in the initial pairs
@@ -64,15 +65,29 @@ def _sorted_similarities(vectors: np.ndarray) -> Tensor:
     return normalize(rows - rows.mean(dim=0), dim=1)
 
 
+Frequent = Annotated[
+    Count,
+    Option(
+        "number of most frequent words of each language to pair; each round compares all pairs of "
+        "these words."
+    ),
+]
+Keep = Annotated[float, Option("initial probability with which a similarity is kept in a round.")]
+Patience = Annotated[
+    Count, Option("number of rounds without improvement after which `keep` is doubled.")
+]
+Device = Annotated[str, Option("device on which the similarities are computed.")]
+
+
 def self_learning(
     x: np.ndarray,
     z: np.ndarray,
     pairs: np.ndarray,
     *,
-    frequent: int = 20_000,
-    keep: float = 0.1,
-    patience: int = 50,
-    device: str = "cpu",
+    frequent: Frequent = 20_000,
+    keep: Keep = 0.1,
+    patience: Patience = 50,
+    device: Device = "cpu",
     seed: int = 0,
 ) -> np.ndarray:
     """Alternate between fitting a map and stochastic dictionary induction (Artetxe et al. 2018b,
@@ -86,11 +101,7 @@ def self_learning(
     Args:
         x, z: L2-normalised vectors, the most frequent words first.
         pairs: initial pairs, int64 `[n_pairs, 2]`.
-        frequent: number of most frequent words of each side to pair; each round compares all pairs
-            of these words.
-        keep: initial probability with which a similarity is kept in a round.
-        patience: number of rounds without improvement after which `keep` is doubled.
-        device: device on which the similarities are computed.
+        frequent, keep, patience, device: see the declarations above.
 
     Returns:
         the pairs induced in the last round, int64 `[n_pairs, 2]`.

@@ -29,6 +29,7 @@ from calque.senses.training import (
     SenseTraining,
     Update,
 )
+from calque.spec import Count, Share, option
 from calque.text import Sentence, Sentences
 from calque.training.loop import Schedule, adam
 
@@ -70,40 +71,54 @@ class BiLanguageModel(LanguageModel):
     Both directions share the word vectors and, unless `tables` is 2, the softmax. The loss is the
     mean over both directions. Each sentence is read separately, as in the encoder, whereas bilm-tf
     reads the text as a stream of 20-word segments.
-
-    Args:
-        dim: dimension of a word vector and of each direction's hidden state; the vectors of a layer
-            have 2 · dim dimensions.
-        hidden: dimension of an LSTM cell; default: 8 · dim, as in the paper.
-        layers: number of LSTM layers.
-        filters: (width, number) pairs of the character filters; default: as in the paper, with
-            numbers proportional to `dim`.
-        vocabulary: maximum number of words to predict. Rarer words share one output class. The
-            input always uses characters.
-        min_count: a word must occur at least this often in the training text to be predicted.
-        negatives: number of negative words sampled for each direction in an update, see `Softmax`.
-        tables: 1 if both directions share their output vectors, else 2. With `senses`, the
-            directions never share vectors.
-        dropout: dropout probability for the input of each LSTM layer and for the output of the last
-            layer.
-        optimiser: "adam", or "adagrad" as in the paper. After a few hundred updates, Adam reaches
-            half the perplexity of Adagrad.
-        learning_rate: maximum learning rate; default for Adagrad: 0.2; for Adam: 5e-3 up to 128
-            dimensions, and 0.64 / dim above.
-        length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see
-            `LanguageModel`.
     """
 
     unit = "words"
-    hidden: int | None = None
-    layers: int = 2
-    filters: Sequence[tuple[int, int]] | None = None
-    vocabulary: int = 100_000
-    min_count: int = 2
-    negatives: int = 8192
-    tables: int = 1
-    dropout: float = 0.1
-    optimiser: Literal["adam", "adagrad"] = "adam"
+    dim: Count = option(
+        128,
+        "dimension of a word vector and of each direction's hidden state; the vectors of a layer "
+        "have 2 · dim dimensions.",
+    )
+    learning_rate: float | None = option(
+        None,
+        "maximum learning rate; default for Adagrad: 0.2; for Adam: 5e-3 up to 128 dimensions, and "
+        "0.64 / dim above.",
+    )
+    hidden: Count | None = option(
+        None, "dimension of an LSTM cell; default: 8 · dim, as in the paper."
+    )
+    layers: Count = option(2, "number of LSTM layers.")
+    filters: Sequence[tuple[int, int]] | None = option(
+        None,
+        "(width, number) pairs of the character filters; default: as in the paper, with numbers "
+        "proportional to `dim`.",
+    )
+    vocabulary: Count = option(
+        100_000,
+        "maximum number of words to predict. Rarer words share one output class. The input always "
+        "uses characters.",
+    )
+    min_count: Count = option(
+        2, "a word must occur at least this often in the training text to be predicted."
+    )
+    negatives: Count = option(
+        8192, "number of negative words sampled for each direction in an update."
+    )
+    tables: Count = option(
+        1,
+        "1 if both directions share their output vectors, else 2. With `senses`, the directions "
+        "never share vectors.",
+    )
+    dropout: Share = option(
+        0.1,
+        "dropout probability for the input of each LSTM layer and for the output of the last "
+        "layer.",
+    )
+    optimiser: Literal["adam", "adagrad"] = option(
+        "adam",
+        '"adam", or "adagrad" as in the paper. After a few hundred updates, Adam reaches half the '
+        "perplexity of Adagrad.",
+    )
     clip: float | None = 10.0
 
     def __post_init__(self):

@@ -31,6 +31,7 @@ from calque.senses.training import (
     SenseTraining,
     Update,
 )
+from calque.spec import Count, Share, option
 from calque.text import Sentences
 
 if TYPE_CHECKING:
@@ -176,39 +177,37 @@ class PretrainedBert(Pretrained):
 class MaskedLanguageModel(LanguageModel):
     """Trains a BERT model from scratch to predict masked subwords (Devlin et al. 2019, §3.1,
     without next-sentence prediction).
-
-    Args:
-        layers: number of layers.
-        inner: intermediate size of the feed-forward networks; default: 4 · dim.
-        heads: number of attention heads; default: the larger of dim / 64 and min(4, dim / 32),
-            rounded down.
-        positions: maximum number of subwords in an input.
-        share: fraction of subwords to mask.
-        dropout: dropout probability for hidden states and attention.
-        initial: standard deviation of the initial weights; default: 0.02 · (768 / dim)^0.5.
-        learning_rate: maximum learning rate; default: 1e-4 · (768 / dim)^1.5.
-        length, alpha, batch, updates, warmup, decay, clip, seed, precision, lower: see
-            `LanguageModel`.
-        vocabulary: vocabulary size of the tokenizer to train.
-        start: BERT model with a language-model head (folder or `mini`) to continue training; its
-            sizes and tokenizer are kept.
-        half: whether to save the weights in float16.
     """
 
     unit = "subwords"
-    layers: int = 6
-    heads: int | None = None
-    inner: int | None = None
-    positions: int = 256
-    share: float = 0.15
-    dropout: float = 0.0
-    initial: float | None = None
+    learning_rate: float | None = option(
+        None, "maximum learning rate; default: 1e-4 · (768 / dim)^1.5."
+    )
+    layers: Count = option(6, "number of layers.")
+    heads: Count | None = option(
+        None,
+        "number of attention heads; default: the larger of dim / 64 and min(4, dim / 32), rounded "
+        "down.",
+    )
+    inner: Count | None = option(
+        None, "intermediate size of the feed-forward networks; default: 4 · dim."
+    )
+    positions: Count = option(256, "maximum number of subwords in an input.")
+    share: float = option(0.15, "fraction of subwords to mask.")
+    dropout: Share = option(0.0, "dropout probability for hidden states and attention.")
+    initial: float | None = option(
+        None, "standard deviation of the initial weights; default: 0.02 · (768 / dim)^0.5."
+    )
     warmup: float = 0.05
     decay: Literal["constant", "linear", "cosine"] = "cosine"
     clip: float | None = 1.0
-    vocabulary: int = 16_000
-    start: str | Path | None = None
-    half: bool = False
+    vocabulary: Count = option(16_000, "vocabulary size of the tokenizer to train.")
+    start: str | Path | None = option(
+        None,
+        "BERT model with a language-model head (folder or `mini`) to continue training; its sizes "
+        "and tokenizer are kept.",
+    )
+    half: bool = option(False, "whether to save the weights in float16.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -224,7 +223,8 @@ class MaskedLanguageModel(LanguageModel):
         check_number("length", self.length, least=4, most=self.positions, whole=True)
         if self.dim % heads:
             raise SettingError(
-                f"dim must be divisible by the number of heads, got dim={self.dim} and {heads} heads"
+                f"dim must be divisible by the number of heads, got dim={self.dim} and {heads} "
+                "heads"
             )
 
     @property

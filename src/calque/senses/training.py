@@ -21,6 +21,7 @@ from calque.input_texts import Say
 from calque.senses.clusters import FEWEST_WORDS, MIN_VECTORS, split_words
 from calque.senses.sense_table import SenseTable, Softmax, Targets, nearest
 from calque.senses.text import Mixture
+from calque.spec import Count, SeedNumber, option
 from calque.text import Sentences
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
@@ -42,45 +43,52 @@ class Senses:
     """Settings for training a language model with senses; their names in the paper (Tables 6 to 8)
     are in brackets.
 
-    Args:
-        senses: maximum number S of senses per word (n_context).
-        occurrences: number of times that a word must occur in the training text for each of its
-            senses; with 0, all words have S senses, as in the paper.
-        warmup: number of updates during which each word has one sense (contextual_warmup; 20,000 in
-            the paper). Default: half of all updates with start="grouped", otherwise a tenth, but at
-            most 20,000.
-        start: initialisation of all senses but the first: "fresh" (SaELMo) or "kept" (SaBERT), see
-            `SenseTable.open`; or "grouped", which clusters the recent states of each word, see
-            `group`. With random centres, the first centre often attracts all states. "grouped" also
-            mean-centres the states before the projection, divides the axes by the square root of
-            their standard deviation, and makes both directions of ELMo select the same sense.
-        rate: learning rate α of the centres (sense_learning_rate, context_rep_lr).
-        spread: standard deviation σ of the initial centres (not given in the paper). If a centre is
-            small compared with α times a state, the first state that selects it determines its
-            direction.
-        axes: dimension d′ of the projection (cluster_proj_dim, pca_dim).
-        queue: number Q of states from which the projection is computed (pca_sample).
-        project_every: number M of updates between computations of the projection (not given in the
-            paper).
-        below: a sense with less than this fraction β of its word's selections is pruned
-            (remove_less_frequent_contexts).
-        prune_every: number E of updates between prunings (not given in the paper).
-
     Raises:
         SettingError: a value is invalid.
     """
 
-    senses: int = 5
-    occurrences: int = 100
-    warmup: int | None = None
-    start: Literal["grouped", "kept", "fresh"] = "grouped"
-    rate: float = 0.01
-    spread: float = 0.01
-    axes: int = 16
-    queue: int = 20_000
-    project_every: int = 100
-    below: float = 0.1
-    prune_every: int = 500
+    senses: int = option(5, "maximum number S of senses per word (n_context).")
+    occurrences: int = option(
+        100,
+        "number of times that a word must occur in the training text for each of its senses; with "
+        "0, all words have S senses, as in the paper.",
+    )
+    warmup: int | None = option(
+        None,
+        "number of updates during which each word has one sense (contextual_warmup; 20,000 in the "
+        'paper). Default: half of all updates with start="grouped", otherwise a tenth, but at '
+        "most 20,000.",
+    )
+    start: Literal["grouped", "kept", "fresh"] = option(
+        "grouped",
+        'initialisation of all senses but the first: "fresh" (SaELMo) or "kept" (SaBERT); or '
+        '"grouped", which clusters the recent states of each word. With random centres, the first '
+        'centre often attracts all states. "grouped" also mean-centres the states before the '
+        "projection, divides the axes by the square root of their standard deviation, and makes "
+        "both directions of ELMo select the same sense.",
+    )
+    rate: float = option(
+        0.01, "learning rate α of the centres (sense_learning_rate, context_rep_lr)."
+    )
+    spread: float = option(
+        0.01,
+        "standard deviation σ of the initial centres (not given in the paper). If a centre is "
+        "small compared with α times a state, the first state that selects it determines its "
+        "direction.",
+    )
+    axes: int = option(16, "dimension d′ of the projection (cluster_proj_dim, pca_dim).")
+    queue: int = option(
+        20_000, "number Q of states from which the projection is computed (pca_sample)."
+    )
+    project_every: int = option(
+        100, "number M of updates between computations of the projection (not given in the paper)."
+    )
+    below: float = option(
+        0.1,
+        "a sense with less than this fraction β of its word's selections is pruned "
+        "(remove_less_frequent_contexts).",
+    )
+    prune_every: int = option(500, "number E of updates between prunings (not given in the paper).")
 
     def __post_init__(self):
         if self.senses == 1:
@@ -188,7 +196,8 @@ class Translations:
             backward = list(_translated(target, source, vocabulary, spellings))
             if not forward and not backward:
                 raise SettingError(
-                    f"{_place(dictionary)}: none of the {len(dictionary):,} pairs has two different "
+                    f"{_place(dictionary)}: none of the {len(dictionary):,} pairs has two "
+                    "different "
                     "words of the vocabulary; "
                     f"are the languages {' and '.join(dictionary.langs)}?"
                 )
@@ -498,38 +507,42 @@ class Pretrained(ABC):
 class LanguageModel(ABC):
     """Settings for a language model and its training. Training does not change them.
 
-    Args:
-        dim: hidden size of the model.
-        length: maximum number of subwords per block (BERT truncates longer sentences) or words per
-            sentence (ELMo splits them).
-        alpha: exponent of sampling: a language with n subwords or words is sampled with probability
-            ∝ n^alpha.
-        batch: number of blocks (BERT) or sentences (ELMo) in an update.
-        updates: number of updates.
-        learning_rate: maximum learning rate; default: `default_rate()`.
-        warmup, decay, clip, seed: see `Schedule`.
-        precision: precision of the forward passes: "float32" or "bfloat16".
-        senses: sense settings; if None, the model has no senses.
-        lower: whether to lower-case all text, both in training and in the saved encoder.
-
     Attributes:
         unit: unit of the text (words or subwords).
     """
 
     unit: ClassVar[str]
-    dim: int = 128
-    length: int = 128
-    alpha: float = 0.5
-    batch: int = 64
-    updates: int = 10_000
-    learning_rate: float | None = None
-    warmup: float = 0.0
-    decay: Literal["constant", "linear", "cosine"] = "constant"
-    clip: float | None = None
-    seed: int = 0
-    precision: TrainingPrecision = "float32"
-    senses: Senses | None = None
-    lower: bool = False
+    dim: Count = option(128, "hidden size of the model.")
+    length: Count = option(
+        128,
+        "maximum number of subwords per block (BERT truncates longer sentences) or words per "
+        "sentence (ELMo splits them).",
+    )
+    alpha: float = option(
+        0.5,
+        "exponent of sampling: a language with n subwords or words is sampled with probability ∝ "
+        "n^alpha.",
+    )
+    batch: Count = option(64, "number of blocks (BERT) or sentences (ELMo) in an update.")
+    updates: Count = option(10_000, "number of updates.")
+    learning_rate: float | None = option(
+        None, "maximum learning rate; the default depends on the model."
+    )
+    warmup: float = option(
+        0.0, "fraction of the updates during which the learning rate increases linearly from 0."
+    )
+    decay: Literal["constant", "linear", "cosine"] = option(
+        "constant", "schedule of the learning rate after the warm-up: constant, linear or cosine."
+    )
+    clip: float | None = option(None, "maximum norm of the gradient; default: no limit.")
+    seed: SeedNumber = option(0, "random seed.")
+    precision: TrainingPrecision = option(
+        "float32", 'precision of the forward passes: "float32" or "bfloat16".'
+    )
+    senses: Senses | None = option(None, "sense settings; default: the model has no senses.")
+    lower: bool = option(
+        False, "whether to lower-case all text, both in training and in the saved encoder."
+    )
 
     def __post_init__(self):
         for name in ("dim", "batch", "updates", "length"):
