@@ -161,6 +161,25 @@ class Declared:
         return self.default is MISSING
 
 
+class Documented:
+    """Base class whose subclasses list their declared settings in their docstrings, for `help()`
+    and for the documentation.
+    """
+
+    def __init_subclass__(cls, **arguments: Any):
+        super().__init_subclass__(**arguments)
+        helps: dict[str, str] = {}
+        for base in reversed(cls.__mro__):
+            # The decorator `dataclass` has not yet moved the fields of `cls` itself.
+            fields = {**vars(base), **vars(base).get("__dataclass_fields__", {})}
+            for name, field in fields.items():
+                if isinstance(field, dataclasses.Field) and "option" in field.metadata:
+                    helps[name] = field.metadata["option"].help
+        if helps:
+            settings = "\n".join(f"    {name}: {text}" for name, text in helps.items())
+            cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\nArgs:\n{settings}"
+
+
 @cache
 def declared(owner: Callable[..., Any], *without: str) -> dict[str, Declared]:
     """Return the settings of a dataclass, or the parameters of another class or of a function,

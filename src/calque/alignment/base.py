@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.alignment.data import training_data
 from calque.errors import SettingError
+from calque.spec import Documented
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +78,7 @@ class Fitted:
     scores: Sequence[HeldOutScore] = ()
 
 
-class Method(ABC):
+class Method(Documented, ABC):
     """Base class of alignment methods, which return an encoder.
 
     A class from another package can be named on the command line or in a study. Its constructor is

@@ -80,6 +80,7 @@ class Command(ABC):
     @classmethod
     def refuse_option(cls, name: str, flag: str, subject: Any) -> None:
         """Raise an error if an unknown option belongs to another subject."""
+        return None
 
     @classmethod
     def applies(cls, name: str, subject: Any) -> bool:

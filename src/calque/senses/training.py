@@ -21,7 +21,7 @@ from calque.input_texts import Say
 from calque.senses.clusters import FEWEST_WORDS, MIN_VECTORS, split_words
 from calque.senses.sense_table import SenseTable, Softmax, Targets, nearest
 from calque.senses.text import Mixture
-from calque.spec import Count, SeedNumber, option
+from calque.spec import Count, Documented, SeedNumber, option
 from calque.text import Sentences
 from calque.training.loop import Loop, Schedule
 from calque.training.objective import Objective
@@ -39,7 +39,7 @@ Update = list[tuple[str, np.ndarray]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Senses:
+class Senses(Documented):
     """Settings for training a language model with senses; their names in the paper (Tables 6 to 8)
     are in brackets.
 
@@ -504,7 +504,7 @@ class Pretrained(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageModel(ABC):
+class LanguageModel(Documented, ABC):
     """Settings for a language model and its training. Training does not change them.
 
     Attributes:

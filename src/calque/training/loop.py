@@ -18,7 +18,7 @@ from calque.distributed import Processes
 from calque.encoders.numerics import arithmetic
 from calque.errors import InputError, SettingError, check_number
 from calque.progress import bar
-from calque.spec import Count, SeedNumber, option
+from calque.spec import Count, Documented, SeedNumber, option
 from calque.storage import json_text, write_text
 from calque.training.checkpoint import Checkpoint, trained_parameters
 from calque.training.interruption import Interruption
@@ -89,7 +89,7 @@ class Schedule:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainingSettings(ABC):
+class TrainingSettings(Documented, ABC):
     """Settings shared by all methods that train an encoder; `warmup`, `decay`, `clip` and `epsilon`
     are class attributes.
     """
