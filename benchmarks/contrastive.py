@@ -38,6 +38,13 @@ from calque.text import ParallelCorpus
 TEMPERATURE, RATE = 0.05, 5e-4
 
 
+@dataclass(frozen=True, kw_only=True)
+class AnyLength(Contrastive):
+    """Contrastive alignment that also uses long sentences, as the loop with PEFT does."""
+
+    max_words = None
+
+
 def padded(encoder, corpus, pairs, size: int, lora: int | None, *, by_length: bool) -> list[float]:
     """Train for one epoch with a plain loop over padded batches, and return the loss of each
     update.
@@ -103,7 +110,7 @@ def measure(
     def library() -> (
         None
     ):  # the published loss: repeated pairs are negatives, and similarities are not distilled
-        method = Contrastive(
+        method = AnyLength(
             towards=corpus.langs[0],
             batch=options.batch,
             learning_rate=RATE,
@@ -114,7 +121,6 @@ def measure(
             lora=options.lora,
             standardize=False,
         )
-        method.max_words = None
         method.align(encoder, corpus, pairs)  # the loop does not standardise the vectors either
 
     title = (

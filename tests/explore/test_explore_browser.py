@@ -25,27 +25,27 @@ def url(explorer):
         yield address
 
 
-def opened(page, url: str, view: str = RIVER):  # noqa: F811
+def opened(page, url: str, view: str = RIVER):
     page.set_default_timeout(60_000)  # so the tests do not fail on a busy machine
     page.goto(url + view)
     settled(page)
     return page
 
 
-def settled(page) -> None:  # noqa: F811
+def settled(page) -> None:
     """Wait until the results of both encoders are shown."""
     page.locator(".body[aria-busy=false] .near").nth(1).wait_for(state="attached")
 
 
-def chosen(page) -> str:  # noqa: F811
+def chosen(page) -> str:
     return page.locator("#words button[aria-pressed=true]").inner_text()
 
 
-def nearest(page, side: int) -> list[str]:  # noqa: F811
+def nearest(page, side: int) -> list[str]:
     return page.locator(".panel").nth(side).locator(".near mark").all_inner_texts()
 
 
-def test_the_view_of_a_word_is_accessible_and_has_no_errors(page, seen, url):  # noqa: F811
+def test_the_view_of_a_word_is_accessible_and_has_no_errors(page, seen, url):
     opened(page, url)
     assert page.title() == "bank · calque explore"
     assert page.locator("#words button").all_inner_texts() == ENGLISH[2].split()
@@ -66,7 +66,7 @@ def test_the_view_of_a_word_is_accessible_and_has_no_errors(page, seen, url):  #
     assert seen.foreign == []
 
 
-def test_the_page_shows_the_neighbours_and_links_of_the_server(page, url, explorer):  # noqa: F811
+def test_the_page_shows_the_neighbours_and_links_of_the_server(page, url, explorer):
     opened(page, url)
     for side, encoder in enumerate(("tiny", "rotated")):
         answer = explorer.neighbours(encoder, "3", 2, 4, n=3)
@@ -85,7 +85,7 @@ def test_the_page_shows_the_neighbours_and_links_of_the_server(page, url, explor
         )
 
 
-def test_clicking_a_word_selects_it_and_the_back_button_restores_the_previous_word(page, url):  # noqa: F811
+def test_clicking_a_word_selects_it_and_the_back_button_restores_the_previous_word(page, url):
     opened(page, url)
     before = nearest(page, 0)
     page.get_by_role("button", name="river", exact=True).click()
@@ -101,7 +101,7 @@ def test_clicking_a_word_selects_it_and_the_back_button_restores_the_previous_wo
     assert nearest(page, 0) == before
 
 
-def test_the_chosen_encoder_and_layer_are_stored_in_the_url(page, url):  # noqa: F811
+def test_the_chosen_encoder_and_layer_are_stored_in_the_url(page, url):
     opened(page, url)
     after, first = nearest(page, 1), page.locator(".panel").first
     first.locator(".encoder").select_option("rotated")
@@ -125,7 +125,7 @@ def test_the_chosen_encoder_and_layer_are_stored_in_the_url(page, url):  # noqa:
     assert first.locator(".layer").input_value() == "0"
 
 
-def test_the_sentence_of_a_neighbour_can_be_compared_or_opened(page, url):  # noqa: F811
+def test_the_sentence_of_a_neighbour_can_be_compared_or_opened(page, url):
     opened(page, url)
     row = page.locator(".panel").first.locator(".near li").nth(1)
     words = re.sub(r"\W", "", row.locator(".context").get_attribute("title"))
@@ -143,7 +143,7 @@ def test_the_sentence_of_a_neighbour_can_be_compared_or_opened(page, url):  # no
     assert re.sub(r"\W", "", page.locator("#words").inner_text()) == words
 
 
-def test_sentences_can_be_found_with_the_keyboard(page, url):  # noqa: F811
+def test_sentences_can_be_found_with_the_keyboard(page, url):
     opened(page, url)
     box = page.get_by_role("combobox", name="Find a sentence")
     box.focus()
@@ -162,7 +162,7 @@ def test_sentences_can_be_found_with_the_keyboard(page, url):  # noqa: F811
     settled(page)
 
 
-def test_a_typed_sentence_is_shown_in_its_guessed_language(page, url):  # noqa: F811
+def test_a_typed_sentence_is_shown_in_its_guessed_language(page, url):
     opened(page, url)
     box = page.locator("#find")
     box.fill("das Haus am Ufer")
@@ -180,7 +180,7 @@ def test_a_typed_sentence_is_shown_in_its_guessed_language(page, url):  # noqa: 
     page.wait_for_selector("path", state="attached")
 
 
-def test_right_to_left_text_is_shown_right_to_left(page, url):  # noqa: F811
+def test_right_to_left_text_is_shown_right_to_left(page, url):
     opened(page, url, "?id=12&word=1")
     line = page.locator("#words")
     assert line.get_attribute("lang") == "he"
@@ -197,7 +197,7 @@ def test_right_to_left_text_is_shown_right_to_left(page, url):  # noqa: F811
     )
 
 
-def test_a_phone_shows_encoders_in_separate_tabs(page, url):  # noqa: F811
+def test_a_phone_shows_encoders_in_separate_tabs(page, url):
     page.set_viewport_size({"width": 390, "height": 844})
     opened(page, url)
     before = page.get_by_role("tab").first
@@ -230,7 +230,7 @@ def test_a_phone_shows_encoders_in_separate_tabs(page, url):  # noqa: F811
     assert (page.get_by_role("tab").count(), page.locator(".panel:visible").count()) == (0, 2)
 
 
-def test_the_search_is_stored_in_the_url(page, url):  # noqa: F811
+def test_the_search_is_stored_in_the_url(page, url):
     def shows_the_search() -> None:
         page.wait_for_function("document.title.startsWith('birds')")
         settled(page)
@@ -255,7 +255,7 @@ def test_the_search_is_stored_in_the_url(page, url):  # noqa: F811
     page.wait_for_function("!new URLSearchParams(location.search).has('q')")
 
 
-def test_errors_are_shown_on_the_page(page, seen, url):  # noqa: F811
+def test_errors_are_shown_on_the_page(page, seen, url):
     page.set_default_timeout(60_000)
     page.goto(url + "?id=99")
     page.wait_for_selector("#trouble:not([hidden])")
@@ -324,7 +324,7 @@ def test_an_error_of_the_computation_is_shown_on_the_page(
     seen.errors.clear()  # remove the expected errors of the HTTP requests
 
 
-def test_the_page_works_under_its_security_policy(browser, url):  # noqa: F811
+def test_the_page_works_under_its_security_policy(browser, url):
     context = browser.new_context()  # unlike the fixture `page`, this context applies the policy
     plain = context.new_page()
     errors: list[str] = []

@@ -253,7 +253,7 @@ def test_maps_on_parallel_text_have_the_form_of_the_papers(method, tmp_path):
         for lang, side in (("xx", source), ("en", target))
     }
     normalise = {} if method == "normalized-rotation" else {"normalise": "none"}
-    made = DictionaryMaps(method, towards="en", refinement=NO_ROUNDS, **normalise).align(
+    made = DictionaryMaps(method, towards="en", refine=0, held_out=0, **normalise).align(
         encoder, anchors, [dictionary]
     )
     made.save(tmp_path / "made")
@@ -496,7 +496,7 @@ def test_a_failed_unsupervised_map_is_reported():
         FailedMapWarning, match="xx, layer 0: the map fitted without a dictionary is unreliable"
     ):
         DictionaryMaps(
-            towards="en", start="distributions", options=dict(patience=2), restarts=1
+            towards="en", start="distributions", start_options=dict(patience=2), restarts=1
         ).align(encoder, sides)
     x, z = unit_rows(source.vectors), unit_rows(target.vectors)
     assert check_map(x, z, np.eye(DIM)).failed
@@ -530,8 +530,10 @@ def test_maps_of_an_encoder_are_fitted_from_anchors_and_a_dictionary(
         lang: compute_anchors(tiny_encoder, text, layers) for lang, text in languages.items()
     }
     dictionary = Dictionary(tuple(WORDS), tuple(w.upper() for w in WORDS), ("en", "xx"))
-    how = Refinement(rounds=1, held_out=0.2, k=2)
-    method = DictionaryMaps("normalized-rotation", towards="en", combine="mean", refinement=how)
+    how = Refinement(rounds=1, held_out=0.2)
+    method = DictionaryMaps(
+        "normalized-rotation", towards="en", combine="mean", refine=1, held_out=0.2
+    )
     made = method.align(tiny_encoder, anchors, [dictionary])
     assert isinstance(made, MappedEncoder)
     assert (made.towards, made.layers) == ("en", (1, 2))

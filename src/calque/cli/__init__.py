@@ -63,10 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     words = list(sys.argv[1:] if arguments is None else arguments)
     name = next((word for word in words if not word.startswith("-")), "")
-    if arguments is None:  # started from the command line, not called from Python
-        watch(name)
     code = 0
     try:
+        if arguments is None:  # started from the command line, not called from Python
+            watch(name)
         code = run(words)
     except CalqueError as error:
         if interruption(error) is not None:

@@ -135,7 +135,7 @@ class Align(AlignSettings, Linking, Loading, Tracking):
         say = say_unless(self.quiet)
         result = align(
             settings,
-            words=settings.words(self.pretokenized, self.limit),
+            words=settings.words(self.pretokenized, self.limit, self.format),
             load=self.loading(),
             options=options,
             progress=not self.quiet,

@@ -46,7 +46,7 @@ class Analyze(AnalysisSettings, Linking, Loading):
         output_file("--out", self.out, inputs, self.langs or [], adds=True)
         findings = analyze(
             self,
-            words=self.words(self.pretokenized, self.limit),
+            words=self.words(self.pretokenized, self.limit, self.format),
             load=self.loading(),
             progress=not self.quiet,
             say=say_unless(self.quiet),

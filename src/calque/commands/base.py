@@ -161,11 +161,19 @@ class Linking(Command):
         "--one-based/--zero-based",
     )
 
-    def words(self, pretokenized: bool, limit: int | None) -> Words:
+    def words(self, pretokenized: bool, limit: int | None, format: str) -> Words:
         """Return the settings for tokenisation and word alignment."""
         from calque.input_texts import Words
 
-        return Words(self.model, self.symmetrize, pretokenized, self.seed, limit, self.one_based)
+        return Words(
+            self.model,
+            self.symmetrize,
+            pretokenized,
+            self.seed,
+            limit,
+            self.one_based,
+            format,
+        )
 
 
 #: names of the options of `Linking`

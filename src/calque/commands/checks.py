@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
 
-import typer
-
 from calque.corpora.languages import name_and_path
 from calque.errors import SettingError
 from calque.storage import check_links, is_text
-
-
-def positive(parameter: typer.CallbackParam, value: float | None) -> float | None:
-    if value is not None and not (math.isfinite(value) and value > 0):
-        raise SettingError(f"{parameter.opts[0]} must be a finite number above 0, got {value}")
-    return value
 
 
 def output_file(
@@ -132,28 +123,3 @@ def _files_of(named: str, langs: Iterable[str]) -> set[str]:
             [*names, *(prefix + ending for prefix in prefixes for ending in endings)],
         )
     )
-
-
-def given(context: typer.Context) -> dict[str, str]:
-    """Return the longest spelling of each option that the user gave, keyed by parameter name."""
-    options = {}
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if (
-            source is not None
-            and source.name == "COMMANDLINE"
-            and parameter.param_type_name == "option"
-        ):
-            options[parameter.name or ""] = max(
-                (*parameter.opts, *parameter.secondary_opts), key=len
-            )
-    return options
-
-
-def refuse_unused(context: typer.Context, unused: Mapping[str, str]) -> None:
-    """Raise an error if the user gave an option that has no effect; `unused` maps parameter names
-    to reasons.
-    """
-    for name, option in given(context).items():
-        if name in unused:
-            raise SettingError(f"{option} {unused[name]}")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from calque.commands.base import Loading, say_unless
 from calque.commands.checks import output_file
-from calque.runs.settings import Limit, Pretokenized, Quiet, file_name, language
+from calque.corpora.readers import AUTO
+from calque.runs.settings import Limit, PlainFormat, Pretokenized, Quiet, file_name, language
 from calque.spec import argument, option
 
 ENCODER = "Encoder: Hugging Face name, folder, mini (bundled) or word vectors."
@@ -26,6 +27,7 @@ class Encode(Loading):
         metavar="PATH",
         check=file_name,
     )
+    format: PlainFormat = AUTO
     pretokenized: Pretokenized = False
     precision: str | None = option(
         None,
@@ -42,7 +44,11 @@ class Encode(Loading):
 
         output_file("--out", self.out, [self.text, self.encoder])
         sentences = read_sentences(
-            self.text, lang=self.lang, pretokenized=self.pretokenized, limit=self.limit
+            self.text,
+            lang=self.lang,
+            format=self.format,
+            pretokenized=self.pretokenized,
+            limit=self.limit,
         )
         loading = self.loading()
         if self.precision is not None:

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from calque.commands.base import LINKING, Linking, Loading, Tracking, say_unless
 from calque.commands.checks import output_file
+from calque.corpora.readers import AUTO
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.runs.settings import (
     OwnOption,
     PairLangs,
+    ParallelFormat,
     Quiet,
     Several,
     file_name,
     pairs_of,
     warn_of_languages,
 )
-from calque.spec import Count, Declared, Few, argument, files, numbers, option
+from calque.spec import Count, Declared, Few, argument, declared, files, numbers, option
 from calque.storage import append_lines, json_text
 from calque.tasks.inputs import FIELDS, Inputs
 from calque.tasks.table import TASKS, options_of_task, users
@@ -42,6 +44,13 @@ _FILES = (
     "project",
     "first_senses",
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelReading:
+    """Settings for reading the texts of a task that declares no formats."""
+
+    format: ParallelFormat = AUTO
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +161,9 @@ class Evaluate(Linking, Loading, Tracking):
         if subject is None:
             return {}
         options = options_of_task(subject)
+        row = TASKS[subject]
+        if row.languages == "pairs" and row.reads == "parallel":
+            options.setdefault("format", declared(ParallelReading)["format"])
         if "seeds" in options:
             options["seeds"] = Declared("seeds", Few, None, options["seeds"].option)
         return options
@@ -194,15 +206,19 @@ class Evaluate(Linking, Loading, Tracking):
         else:
             pairs = pairs_of([], self.langs or [])
         warn_of_languages(chain(*pairs))
+        options = dict(self.specific)
+        # Tasks on annotated text declare formats of their own.
+        format = AUTO
+        if "format" not in options_of_task(self.task):
+            format = options.pop("format", AUTO)
         inputs = Inputs(
             self.task,
             **paths,
             langs=pairs,
-            words=self.words(pretokenized, self.limit),
+            words=self.words(pretokenized, self.limit, format),
             test_limit=self.test_limit,
             say=say,
         )
-        options = dict(self.specific)
         if self.rename:
             options["rename"] = _renaming(self.rename)
         if SKIP_UNUSABLE and "on_error" in self.specific_options(self.task):

@@ -42,7 +42,7 @@ class LinkWords(LinkSettings, Linking, Loading):
         output_file("--tables", self.tables, [*inputs, self.out], self.langs or [])
         n_links, n_pairs = link_words(
             self,
-            words=self.words(self.pretokenized, self.limit),
+            words=self.words(self.pretokenized, self.limit, self.format),
             load=self.loading(),
             progress=not self.quiet,
             say=say_unless(self.quiet),

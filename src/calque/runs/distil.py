@@ -64,7 +64,11 @@ def distil(
     method = Distillation(towards=towards, seed=how.seed, **dict(options or {}))
     known = load_encoder(how.teacher)
     teaching = teacher_vector(known, how.teacher_pooling, how.teacher_prompt)
-    corpora = Words(pretokenized=True, limit=how.limit).read_all(texts, langs) if texts else []
+    corpora = (
+        Words(pretokenized=True, limit=how.limit, format=how.format).read_all(texts, langs)
+        if texts
+        else []
+    )
     for path, corpus in zip(texts, corpora, strict=True):
         if best_match(towards, corpus.langs) is None:
             fact = (

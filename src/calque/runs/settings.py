@@ -16,6 +16,7 @@ from typing import Annotated
 from calque.alignment import methods_for
 from calque.analyses.table import ANALYSES
 from calque.corpora.languages import best_match, doubt_about, pair_and_path, pair_in_name
+from calque.corpora.readers import AUTO, PARALLEL, PLAIN
 from calque.errors import CalqueWarning, SettingError
 from calque.segment import language_parts
 from calque.spec import Count, Option, Range, SeedNumber, argument, files, option
@@ -180,6 +181,22 @@ Pooling = Annotated[
 MaxLength = Annotated[
     Annotated[int, Range(3)] | None, Option("Maximum number of subwords per sentence.")
 ]
+ParallelFormat = Annotated[
+    str,
+    Option(
+        "Format of the parallel texts, if it cannot be detected: "
+        f"{', '.join(PARALLEL)}, or package.module:function.",
+        metavar="FORMAT",
+    ),
+]
+PlainFormat = Annotated[
+    str,
+    Option(
+        f"Format of the text, if it cannot be detected: {', '.join(PLAIN)}, or "
+        "package.module:function.",
+        metavar="FORMAT",
+    ),
+]
 Quiet = Annotated[bool, Option("Hide progress and messages.", "run", ("--quiet", "-q"))]
 #: default alignment method for each kind of data
 DEFAULT_METHOD = {
@@ -240,6 +257,7 @@ class AlignSettings:
         None,
         "Word alignments of TRAIN (Pharaoh format); default: computed by a statistical aligner.",
     )
+    format: ParallelFormat = AUTO
     pretokenized: Pretokenized = False
     limit: Limit = None
     options: OwnOption = None
@@ -266,6 +284,7 @@ class DistilSettings:
         None, "Teacher's language; default: the first language of --langs.", check=language
     )
     text: Several = files("Further plain text in the teacher's language.")
+    format: ParallelFormat = AUTO
     static: bool = option(
         False,
         "Train only one static vector per subword of --student, without a network; the defaults "
@@ -329,6 +348,7 @@ class AnchorSettings:
     format: str = option(
         "safetensors", "File format: safetensors, or avg_embeds (the format of the published code)."
     )
+    text_format: PlainFormat = AUTO
     pretokenized: Pretokenized = False
     limit: Count | None = option(None, "Use only N evenly spaced lines of each text.")
     seed: Seed = 0
@@ -375,6 +395,7 @@ class LinkSettings:
     also: Several = files(
         "With --cross-fit: further parallel texts to align the encoder on.", "en-nl=FILE..."
     )
+    format: ParallelFormat = AUTO
     pretokenized: Pretokenized = False
     extra: Several = option(
         None,
@@ -424,6 +445,7 @@ class AnalysisSettings:
     upos: Several = files(
         "Part-of-speech tags of the test sentences (CoNLL-U or columns), given as FILE or de=FILE."
     )
+    format: ParallelFormat = AUTO
     pretokenized: Pretokenized = False
     limit: Count | None = option(
         None, "Use only N evenly spaced sentence pairs of --test; --train is read in full."

@@ -249,7 +249,11 @@ class DictionarySupervision(Supervision):
                 f"the word vectors of {missing[0]} must be averaged over a text; {remedy}"
             )
         read = read_languages(
-            named, pretokenized=self._words.pretokenized, limit=self._words.limit, say=say
+            named,
+            format=self._words.format,
+            pretokenized=self._words.pretokenized,
+            limit=self._words.limit,
+            say=say,
         )
         numbers = base.layer_numbers(self._averaging.layers)
         for lang, text in read.items():
@@ -367,7 +371,13 @@ def _texts(
             f"{method} needs text in {towards} and in another language, got {', '.join(langs)}; "
             "give --text for each language"
         )
-    read = read_languages(named, pretokenized=words.pretokenized, limit=words.limit, say=say)
+    read = read_languages(
+        named,
+        format=words.format,
+        pretokenized=words.pretokenized,
+        limit=words.limit,
+        say=say,
+    )
     paths = {
         lang: ", ".join(Path(path).name for other, path in named if other == lang) for lang in read
     }

@@ -541,7 +541,9 @@ class LanguageModel(Documented, ABC):
     )
     senses: Senses | None = option(None, "sense settings; default: the model has no senses.")
     lower: bool = option(
-        False, "whether to lower-case all text, both in training and in the saved encoder."
+        False,
+        "whether to lower-case all text, both in training and in the saved encoder.",
+        "--lower-case/--keep-case",
     )
 
     def __post_init__(self):

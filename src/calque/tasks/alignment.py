@@ -15,7 +15,7 @@ from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import measure_all, ratio
 from calque.tasks.overlap import covered_words
 from calque.tasks.reporting import WORD_ALIGNMENT
-from calque.wordalign.similarity import Method, links_from_embeddings
+from calque.wordalign.similarity import links_from_embeddings
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -149,7 +149,7 @@ class WordAlignment(Task):
 
     @classmethod
     def from_files(  # type: ignore[override]
-        cls, inputs: Inputs, *, method: Method = "mutual"
+        cls, inputs: Inputs, *, method: Extraction = "mutual"
     ) -> list[Task]:
         """Return one task per test text. Without `links` files, gold links are read from the third
         column of the test text.

@@ -21,6 +21,7 @@ from calque.errors import InputError, SettingError, did_you_mean
 from calque.nn.esim import ESIM
 from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
+from calque.spec import Label
 from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset, codes_of
 from calque.tasks.zeroshot import ZeroShot
@@ -123,7 +124,7 @@ class Classification(ZeroShot[LabelledText]):
         lang: str,
         *,
         on_error: Literal["raise", "skip"] = "raise",
-        rename: Mapping[str, str] | None = None,
+        rename: Mapping[str, Label] | None = None,
         format: str = "auto",
         pretokenized: bool = False,
     ) -> LabelledText:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from calque.algebra.similarity import cosine_neighbours, csls_neighbours
 from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
+from calque.spec import Option
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.tasks.overlap import (
@@ -40,6 +41,13 @@ if TYPE_CHECKING:
 
 Candidates = Literal["all", "linked"]
 Similarity = Literal["csls", "cosine"]
+Contextual = Annotated[
+    bool,
+    Option(
+        "Use only the first occurrence of each word type; by default, all occurrences are used.",
+        flags=("--contextual/--non-contextual",),
+    ),
+]
 
 
 class WordRetrieval(Task):
@@ -130,7 +138,7 @@ class WordRetrieval(Task):
         *,
         candidates: Candidates = "all",
         similarity: Similarity = "csls",
-        contextual: bool = True,
+        contextual: Contextual = True,
     ) -> list[Task]:
         """Return one task per test text."""
         tasks: list[Task] = []

@@ -18,6 +18,7 @@ from calque.errors import CalqueWarning, InputError, SettingError, did_you_mean
 from calque.nn.tagging import TaggingHead
 from calque.offsets import offsets_of, ranges
 from calque.spans import names_without_spans, span_counts
+from calque.spec import Label
 from calque.tasks.bootstrap import accuracy, f1
 from calque.tasks.datasets import Answers, Dataset, codes_of, number_or_name, repaired_tags
 from calque.tasks.projection import LabelProjection
@@ -131,7 +132,7 @@ class Tagging(ZeroShot[TaggedText]):
         lang: str,
         *,
         on_error: Literal["raise", "skip"] = "raise",
-        rename: Mapping[str, str] | None = None,
+        rename: Mapping[str, Label] | None = None,
         format: str = "auto",
         column: str | None = None,
     ) -> TaggedText:
