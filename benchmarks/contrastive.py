@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import copy
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.input_texts import skipped
 from calque.pairs import WordPairs
+from calque.spec import Option
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import measure_all, ratio
 from calque.tasks.overlap import covered_words
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.tasks.inputs import Inputs
     from calque.text import ParallelCorpus
+
+Extraction = Annotated[
+    Literal["mutual", "softmax"],
+    Option("Rule for selecting links: mutual or softmax.", flags=("--extract", "--method")),
+]
 
 
 def score_links(
