@@ -17,7 +17,7 @@ from calque.errors import InputError, SettingError, did_you_mean, similar_path
 from calque.input_texts import Words
 from calque.maps.unsupervised import STARTS
 from calque.named import imported, is_path
-from calque.runs.map_options import options_of_maps
+from calque.runs.map_options import options_of_maps, options_of_starts
 from calque.runs.settings import warn_of_languages
 from calque.runs.supervision import IDENTICAL, Averaging
 from calque.spec import Count, Few, Files, Layer, check, check_value, types_in, types_of
