@@ -112,7 +112,8 @@ def test_a_method_with_an_option_of_its_own(capsys, folder, tiny_folder):
     job = align(folder, tiny_folder, "train.tsv", "--method", "extensions_module:Cosine")
     works(capsys, *job, "--margin", "0.125")
     card = (folder / "out" / "README.md").read_text()
-    assert "margin" in card and "0.125" in card
+    assert "margin" in card
+    assert "0.125" in card
     assert "--margin = 'x', expected a number" in fails(capsys, *job, "--margin", "x")
 
 
