@@ -159,9 +159,8 @@ def test_a_sense_is_selected_by_the_states_after_its_word_was_read():
         torch.testing.assert_close(
             states, expected.detach() if not states.requires_grad else expected
         )
-    changed, _, _ = read(
-        other
-    )  # the second word differs: it is predicted by the forward state of the first word
+    # The second word differs: it is predicted by the forward state of the first word.
+    changed, _, _ = read(other)
     torch.testing.assert_close(changed.states[0][1], found.states[0][1])
     assert float((changed.own[0][0][1] - found.own[0][0][1]).abs().max()) > 1e-4
     torch.testing.assert_close(changed.states[1][2], found.states[1][2])
@@ -320,9 +319,8 @@ def test_held_out_sentences_are_evenly_spaced_and_not_in_the_training_text():
         [["the", "same", "again"]] * 2 + [[f"w{k}", "cat"] for k in range(2, 40)], "en"
     )
     rest, held = hold_out(text, 5)
-    assert [s.words for s in held] == [
-        text[k].words for k in (8, 16, 24, 32)
-    ]  # sentence 0 also occurs as sentence 1
+    # Sentence 0 also occurs as sentence 1.
+    assert [s.words for s in held] == [text[k].words for k in (8, 16, 24, 32)]
     assert len(rest) == 35
     with pytest.raises(
         SettingError, match="at most half of the 40 sentences in en can be held out, got 21"

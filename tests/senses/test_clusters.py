@@ -49,9 +49,8 @@ def test_only_words_with_two_planted_senses_are_split():
     assert (
         np.mean([v_measure_score(a, b) for a, b in zip(truth[:4], labels[:4], strict=True)]) > 0.8
     )
-    assert all(
-        (np.diff(np.bincount(of_word)) <= 0).all() for of_word in labels
-    )  # senses are sorted by size
+    # Senses are sorted by size.
+    assert all((np.diff(np.bincount(of_word)) <= 0).all() for of_word in labels)
     again = split_words(x, seed=1)
     assert all(np.array_equal(a, b) for a, b in zip(labels, again, strict=True))
     one = split_words(x, max_senses=np.array([1] + [5] * 69), seed=1)
@@ -108,9 +107,8 @@ def test_properties_of_a_split_match_their_definitions():
     near = (density(first) + density(second)) / 2, density(whole)
     expected = [cosine(first, second), *near, inside / everything, math.log(25)]
     np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert (
-        properties(x, np.arange(25) < 2, others) is None
-    )  # the smaller part has less than a tenth of the vectors
+    # The smaller part has less than a tenth of the vectors.
+    assert properties(x, np.arange(25) < 2, others) is None
 
 
 @pytest.mark.parametrize("constant", [False, True])

@@ -268,10 +268,11 @@ def test_words_without_a_vector_have_the_first_sense_or_count_as_wrong():
         "senses_without_vector": 2,
     }
     assert {name: score.settings[name] for name in expected} == expected
+    # The only sense of the verb `run` has no vector.
     assert (score.n, score.settings["answered"]) == (
         4,
         1,
-    )  # the only sense of the verb `run` has no vector
+    )
     assert score.value == pytest.approx(2 * 1 / (1 + 4))
     first = {"bank%NOUN": "bank%1", "run%VERB": "run%1"}
     (backed,) = Disambiguation(train, {"t": test}, first_sense=first, bootstrap=0).evaluate(Long())

@@ -140,9 +140,8 @@ def test_a_block_is_repeated_only_after_all_others_and_small_languages_are_overs
                 seen[name].update(rows.tolist())
     for name, n in (("a", 90), ("b", 10)):
         assert set(seen[name]) == set(range(n))
-        assert (
-            max(seen[name].values()) - min(seen[name].values()) <= 3
-        )  # the end of an epoch may not fill an update
+        # The end of an epoch may not fill an update.
+        assert max(seen[name].values()) - min(seen[name].values()) <= 3
     again = [[(n, r.tolist()) for n, r in update] for update in mixture.epoch(2)]
     assert again == [
         [(n, r.tolist()) for n, r in update] for update in Mixture(blocks, batch=7, seed=3).epoch(2)

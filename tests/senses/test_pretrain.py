@@ -287,9 +287,8 @@ def test_presets_equal_the_settings_in_the_paper():
         0.01,
         20_000,
     )
-    assert (
-        len(senses.tables(np.full(10, 100), 16)[0]) == 10 * 6
-    )  # n_context = 6, because the first sense is dropped
+    # n_context = 6, because the first sense is dropped.
+    assert len(senses.tables(np.full(10, 100), 16)[0]) == 10 * 6
     two = settings_for("elmo", preset="paper", langs=("en", "de"))
     assert (two["updates"], two["alpha"]) == (600_000, 0.0)
     bert = MaskedLanguageModel(**settings_for("bert", preset="paper", senses=5))

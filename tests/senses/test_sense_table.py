@@ -145,12 +145,10 @@ def test_fifty_updates_equal_a_naive_implementation():
 def test_a_word_keeps_its_most_selected_sense_if_all_its_senses_are_rare():
     table = small_table()
     table.open()
-    table.counts[:3] = torch.tensor(
-        [10, 11, 9]
-    )  # the first word: every sense has less than two fifths of the selections
-    table.counts[4:8] = torch.tensor(
-        [5, 5, 5, 5]
-    )  # the third word: a tie, in which the first sense is kept
+    # The first word: every sense has less than two fifths of the selections.
+    table.counts[:3] = torch.tensor([10, 11, 9])
+    # The third word: a tie, in which the first sense is kept.
+    table.counts[4:8] = torch.tensor([5, 5, 5, 5])
     table.counts[8:10] = torch.tensor([7, 13])
     assert table.prune(0.4) == 2 + 3 + 1
     kept = table.live.nonzero().flatten().tolist()

@@ -105,9 +105,8 @@ def literal_update(
     """
     translations: dict[tuple[str, str], list[str]] = {}
     for english, german in TRANSLATIONS:
-        if (
-            english not in numbers or german not in numbers
-        ):  # words of several subwords have no translations
+        # Words of several subwords have no translations.
+        if english not in numbers or german not in numbers:
             continue
         translations.setdefault(("en", english), []).append(german)
         translations.setdefault(("de", german), []).append(english)
@@ -187,16 +186,14 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
     loss = total / len(predictions)
     assert kept["loss"] == pytest.approx(float(loss.detach()), rel=1e-5)
     assert {p.lang for p in predictions} == {"en", "de"}
-    assert not {("en", "bank"), ("de", "die")}.isdisjoint(
-        (p.lang, p.word) for p in predictions
-    )  # translated
+    # Some of the predicted words have translations.
+    assert not {("en", "bank"), ("de", "die")}.isdisjoint((p.lang, p.word) for p in predictions)
     several = [
         table.words[torch.tensor(chosen[side]).unique()].unique(return_counts=True)[1]
         for side, table in enumerate(tables)
     ]
-    assert (
-        max(int(counts.max()) for counts in several) > 1
-    )  # several senses of the same word were selected
+    # Several senses of the same word were selected.
+    assert max(int(counts.max()) for counts in several) > 1
 
     named = dict(before.named_parameters())
     expected = torch.autograd.grad(
@@ -220,9 +217,8 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
             counts[c] += len(members)
         torch.testing.assert_close(new.centres, centres, rtol=1e-4, atol=1e-5)
         assert new.counts.tolist() == counts.tolist()
-        last = (int(old.seen) + np.arange(len(states))) % len(
-            old.queue
-        )  # the queue is in text order
+        # The queue is in text order.
+        last = (int(old.seen) + np.arange(len(states))) % len(old.queue)
         last = last[-len(old.queue) :]
         torch.testing.assert_close(new.queue[last], states[-len(last) :], rtol=1e-4, atol=1e-5)
 
@@ -239,9 +235,8 @@ def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> Non
             torch.testing.assert_close(
                 b[name], a[name], rtol=0, atol=atol, msg=lambda m, name=name: f"{name}: {m}"
             )
-        planes = [
-            x["projection"] @ x["projection"].T for x in (a, b)
-        ]  # independent of the signs of the axes
+        # Independent of the signs of the axes.
+        planes = [x["projection"] @ x["projection"].T for x in (a, b)]
         torch.testing.assert_close(planes[1], planes[0], rtol=0, atol=10 * atol)
     for name, weight in one["model"].items():
         if not name.startswith("head.") and "key.bias" not in name:  # key biases differ by rounding
@@ -263,9 +258,8 @@ def alone() -> dict[str, dict[str, Any]]:
 def test_the_training_runs_include_all_phases(alone, kind):
     for table in alone[kind]["tables"]:
         assert int(table["counts"].sum()) > 0
-        firsts = (
-            18 if kind == "elmo" else 0
-        )  # first senses of 18 words; all others are further senses
+        # First senses of 18 words; all others are further senses.
+        firsts = 18 if kind == "elmo" else 0
         assert firsts < int(table["live"].sum()) < len(table["live"])
         assert int(table["seen"]) > len(table["queue"])
 
@@ -320,9 +314,8 @@ def test_a_process_without_text_is_allowed(kind, monkeypatch):
     for table in tables_of(trained):
         assert int(table.seen) == 0
         assert table.live[table.index[:, 0]].all()
-        assert table.live.all() == (
-            kind == "bert"
-        )  # the warm-up ends, but there are no states to group
+        # The warm-up ends, but there are no states to group.
+        assert table.live.all() == (kind == "bert")
 
 
 # -- settings
@@ -411,9 +404,8 @@ def test_the_latest_states_of_every_word_are_stored():
         assert torch.equal(table.recent[word, slots], own[-60:])
     few = words < 6
     assert int(group([table_of(states[few], words[few])], seed=0).sum()) == N_WORDS
-    one = SenseTable(
-        [1, 2], DIM, axes=4, queue=9, recent=60
-    )  # no states are stored for a word with one sense
+    # No states are stored for a word with one sense.
+    one = SenseTable([1, 2], DIM, axes=4, queue=9, recent=60)
     one.keep_recent(states[:5, :1], torch.tensor([0, 1, 0, 0, -1]))
     assert one.recent.shape[0] == 1
     assert one.n_recent.tolist() == [1]

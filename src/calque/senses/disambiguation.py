@@ -385,7 +385,7 @@ def read_senses(
         raise InputError("the document has no <sentence>", path=path)
     if keys is None:
         keys = _find_keys(path)
-    senses: tuple[tuple[str, ...], ...] = ()
+    senses: list[tuple[str, ...]] = []
     if keys is not None:
         keys_of = _read_keys(keys)
         for name, line in zip(instances, lines, strict=True):
@@ -396,7 +396,7 @@ def read_senses(
                     path=path,
                     line=line,
                 )
-        senses = tuple(keys_of[name] for name in instances)
+            senses.append(keys_of[name])
     columns = np.array(places, np.int64).reshape(-1, 2)
     return SenseText(
         Sentences.of(sentences, lang),
@@ -405,7 +405,7 @@ def read_senses(
         lemmas=tuple(lemma for lemma, _ in instances.values()),
         pos=tuple(pos for _, pos in instances.values()),
         ids=tuple(instances),
-        keys=senses,
+        keys=tuple(senses),
         path=fspath(path),
     )
 
