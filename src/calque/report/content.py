@@ -8,7 +8,7 @@ from typing import Any
 from calque.alignment import METHODS
 from calque.analyses.table import ANALYSES, axis_of
 from calque.named import imported
-from calque.report.document import Facts, Report
+from calque.report.document import Facts, Report, Section
 from calque.report.questions import Subjects, find_subjects, sort_questions
 from calque.report.reading import Record, Results, RunRecord
 from calque.report.sections import examples, grouped, points, shape, transfer
@@ -46,51 +46,62 @@ def _reading(claims: Claims) -> tuple[str, ...]:
     )
 
 
-def _notes(results: Results, superseded: int) -> tuple[str, ...]:
+def _notes(results: Results, n_replaced: int) -> tuple[str, ...]:
     """Return notes about results that are not shown on the page."""
-    lines = {
-        f"{results.repeated:,} lines were skipped because they repeat an earlier line of the same file.": results.repeated,
-        f"{superseded:,} lines were replaced by a later score for the same encoder, test set and seed.": superseded,
-        f"Files without results were ignored: {', '.join(results.passed_over)}.": results.passed_over,
-        "The result folders contain no calque-run.json, so the encoders' settings are not shown.": not results.runs,
-    }
-    return tuple(line for line, applies in lines.items() if applies)
+    notes = []
+    if results.repeated:
+        notes.append(
+            f"{results.repeated:,} lines were skipped because they repeat an earlier line of the "
+            "same file."
+        )
+    if n_replaced:
+        notes.append(
+            f"{n_replaced:,} lines were replaced by a later score for the same encoder, test set "
+            "and seed."
+        )
+    if results.passed_over:
+        notes.append(f"Files without results were ignored: {', '.join(results.passed_over)}.")
+    if not results.runs:
+        notes.append(
+            "The result folders contain no calque-run.json, so the encoders' settings are not "
+            "shown."
+        )
+    return tuple(notes)
 
 
 def _measured(records: Sequence[Record], subjects: Subjects) -> tuple[Facts, ...]:
     """Return the names and hashes of the evaluated encoders for each label, and all training and
     test seeds.
     """
-    found: dict[str, dict[str, None]] = {subject.label: {} for subject in subjects.all}
-    found |= {"training seeds": {}, "test seeds": {}}
-    for record in (record for record in records if record.source in subjects.of):
-        settings, seed, trained = (
-            record.settings,
-            record.plain.get("seed"),
-            record.settings.get("seeds"),
-        )
+    encoders: dict[str, dict[str, None]] = {subject.label: {} for subject in subjects.all}
+    training_seeds: dict[str, None] = {}
+    test_seeds: dict[str, None] = {}
+    for record in records:
+        if record.source not in subjects.of:
+            continue
+        settings = record.settings
         if settings.get("encoder"):
             encoder = f"{settings['encoder']} ({settings.get('encoder_fingerprint', 'no hash')})"
-            found[subjects[record].label][encoder] = None
-        found["training seeds"] |= (
-            dict.fromkeys(map(str, trained)) if isinstance(trained, list) else {}
-        )
-        found["test seeds"] |= {} if seed is None else {str(seed): None}
-    rows = tuple((label, ", ".join(values)) for label, values in found.items() if values)
+            encoders[subjects[record].label][encoder] = None
+        seeds_of_heads, seed = settings.get("seeds"), record.plain.get("seed")
+        if isinstance(seeds_of_heads, list):
+            training_seeds |= dict.fromkeys(map(str, seeds_of_heads))
+        if seed is not None:
+            test_seeds[str(seed)] = None
+    values = {**encoders, "training seeds": training_seeds, "test seeds": test_seeds}
+    rows = tuple((label, ", ".join(distinct)) for label, distinct in values.items() if distinct)
     return (Facts("Evaluated encoders", rows),) if rows else ()
 
 
 def _run(run: RunRecord) -> Facts:
     """Return a run's record, both as a summary and in full."""
-    known = {
-        name: in_words(value)
-        for name, value in run.plain.items()
-        if value not in (None, "", [], {})
-    }
-    rows = tuple(
-        (name.replace("_", " "), value) for name, value in known.items() if len(value) <= _SHORT
-    )
-    return Facts(run_title(run), rows, json_text(run.plain, indent=2, ensure_ascii=False))
+    rows = []
+    for name, value in run.plain.items():
+        text = in_words(value)
+        if value not in (None, "", [], {}) and len(text) <= _SHORT:
+            rows.append((name.replace("_", " "), text))
+    full = json_text(run.plain, indent=2, ensure_ascii=False)
+    return Facts(run_title(run), tuple(rows), full)
 
 
 def run_title(run: RunRecord) -> str:
@@ -99,15 +110,19 @@ def run_title(run: RunRecord) -> str:
     """
     if not run.is_step:
         return run.name
-    plain, kind = run.plain, run.name.rpartition("/")[2].rpartition("-")[0]
+    plain = run.plain
+    step_kind = run.name.rpartition("/")[2].rpartition("-")[0]
     texts = plain.get("texts")
-    known = [text for text in texts if isinstance(text, Mapping)] if isinstance(texts, list) else []
-    langs = dict.fromkeys(
-        "-".join(map(str, text.get("langs") or [text.get("lang", "")])) for text in known
-    )
-    seed = f"seed {plain['seed']}" if plain.get("seed") is not None else ""
-    parts = [str(plain.get("method") or kind), *langs, seed]
-    return f"{run.path.resolve().parents[2].name} · {', '.join(part for part in parts if part)}"
+    pairs: dict[str, None] = {}  # languages of the texts
+    for text in texts if isinstance(texts, list) else ():
+        if isinstance(text, Mapping):
+            langs = text.get("langs") or [text.get("lang", "")]
+            pairs["-".join(map(str, langs))] = None
+    parts = [str(plain.get("method") or step_kind), *pairs]
+    if plain.get("seed") is not None:
+        parts.append(f"seed {plain['seed']}")
+    study = run.path.resolve().parents[2].name
+    return f"{study} · {', '.join(part for part in parts if part)}"
 
 
 def in_words(value: Any) -> str:
@@ -118,7 +133,9 @@ def in_words(value: Any) -> str:
         return "; ".join(in_words(inner) for inner in value)
     if isinstance(value, float):
         return f"{value:g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
 
 
 _TRAINED = (
@@ -131,52 +148,59 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
     `find_subjects`.
     """
     subjects = find_subjects(results, base)
-    trained = [
-        (subjects[record].label, record) for record in results.records if record.is_of_training
-    ]
-    answers = [record for record in results.records if not record.is_of_training]
-    questions, superseded = sort_questions(answers, subjects)
+    scores = [record for record in results.records if not record.is_of_training]
+    questions, n_replaced = sort_questions(scores, subjects)
     main = [question for question in questions if question.is_main]
-    first: dict[str, str] = {}  # the headline metric of each task, which is its first main metric
+    first_metrics: dict[str, str] = {}  # headline metric of each task: its first main metric
     for question in main:
-        first.setdefault(question.task, question.metric)
-    headlines = [question for question in main if question.metric == first[question.task]]
+        first_metrics.setdefault(question.task, question.metric)
+    headlines = [question for question in main if question.metric == first_metrics[question.task]]
     claims = claim(main, subjects)
-    found, replaced = _latest(results.records)
-    of_shape = [
-        record
-        for name, row in ANALYSES.items()
-        if row.kind == "measure"
-        for record in found.get(name, ())
-    ]
-    sections = [
-        *(
-            task(name, questions, headlines, claims)
-            for name in dict.fromkeys(q.task for q in questions)
-        ),
-        *(imported(row.report)(results.runs, trained) for row in METHODS.values() if row.report),
-        transfer(headlines),
-        points(found.get("points", []), subjects),
-        examples(found.get("examples", []), subjects),
-        *(
-            grouped(name, axis, found[name], subjects)
-            for name in ANALYSES
-            if name in found and (axis := axis_of(name))
-        ),
-        shape(of_shape, subjects),
-    ]
+    by_analysis, n_replaced_analyses = _latest(results.records)
+
+    sections: list[Section | None] = []
+    for name in dict.fromkeys(question.task for question in questions):
+        sections.append(task(name, questions, headlines, claims))
+    sections += _sections_of_methods(results, subjects)
+    sections.append(transfer(headlines))
+    sections += _sections_of_analyses(by_analysis, subjects)
     return Report(
         title,
-        summary(headlines, claims, subjects.guessed) if answers else _TRAINED,
+        summary(headlines, claims, subjects.guessed) if scores else _TRAINED,
         glance(headlines, claims),
         tuple(section for section in sections if section is not None),
         tuple(
             (name, file.records, file.sha256, file.modified) for name, file in results.files.items()
         ),
         (*_measured(results.records, subjects), *(_run(run) for run in results.runs)),
-        _notes(results, superseded + replaced),
+        _notes(results, n_replaced + n_replaced_analyses),
         _reading(claims),
     )
+
+
+def _sections_of_methods(results: Results, subjects: Subjects) -> list[Section | None]:
+    """Return the sections that methods define for the scores of their training runs."""
+    trained = [
+        (subjects[record].label, record) for record in results.records if record.is_of_training
+    ]
+    return [imported(row.report)(results.runs, trained) for row in METHODS.values() if row.report]
+
+
+def _sections_of_analyses(
+    by_analysis: Mapping[str, list[Record]], subjects: Subjects
+) -> list[Section | None]:
+    sections = [
+        points(by_analysis.get("points", []), subjects),
+        examples(by_analysis.get("examples", []), subjects),
+    ]
+    measures: list[Record] = []
+    for name, row in ANALYSES.items():
+        axis = axis_of(name)
+        if name in by_analysis and axis is not None:
+            sections.append(grouped(name, axis, by_analysis[name], subjects))
+        if row.kind == "measure":
+            measures += by_analysis.get(name, ())
+    return [*sections, shape(measures, subjects)]
 
 
 def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
@@ -184,26 +208,21 @@ def _latest(records: Iterable[Record]) -> tuple[dict[str, list[Record]], int]:
     line.
     """
     latest: dict[str, dict[object, Record]] = {}
-    superseded = 0
+    n_replaced = 0
     for record in records:
         if record.analysis is None:
             continue
         plain = record.plain
-        about = [
-            plain.get(name)
-            for name in ("encoder", "method", "supervision", "task", "data", "group", "x", "seed")
-        ]
-        metric = (
-            "" if record.analysis == "points" else plain["metric"]
-        )  # for points, the metric names the projection
+        names = ("encoder", "method", "supervision", "task", "data", "group", "x", "seed")
         key = (
-            *about,
-            metric,
+            *(plain.get(name) for name in names),
+            # For points, the metric names the projection, and a new projection replaces the old.
+            "" if record.analysis == "points" else plain["metric"],
             record.pair,
             str(record.settings.get("encoder_fingerprint")),
             record.file,
         )
         by_key = latest.setdefault(record.analysis, {})
-        superseded += key in by_key
+        n_replaced += key in by_key
         by_key[key] = record
-    return {name: list(by_key.values()) for name, by_key in latest.items()}, superseded
+    return {name: list(by_key.values()) for name, by_key in latest.items()}, n_replaced

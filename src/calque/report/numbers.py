@@ -49,10 +49,13 @@ class Number:
         """The number as text."""
         if self.whole:
             return f"{round(self.value):,}"
+        value = 100 * self.value if self.percent else self.value
         digits = 1 if self.percent or abs(self.value) >= 100 else self.digits
-        text = f"{100 * self.value if self.percent else self.value:{'+' if self.signed else ''},.{digits}f}"
-        if not text.strip("+-0.,"):
-            text = ("±" if self.signed else "") + text.lstrip("+-")
+        text = f"{value:+,.{digits}f}" if self.signed else f"{value:,.{digits}f}"
+        if not text.strip("+-0.,"):  # a number that rounds to zero has no sign of its own
+            text = text.lstrip("+-")
+            if self.signed:
+                text = f"±{text}"
         return text.replace("-", "−")
 
     @property
@@ -92,22 +95,25 @@ class Figure:
 
     def part(self, name: str) -> Number | None:
         """Return one attribute, `value`, `low`, `high`, `n` or `sd`, as a `Number`."""
-        value, count = getattr(self, name), name == "n"
+        value, is_count = getattr(self, name), name == "n"
         if value is None:
             return None
-        percent = self.percent and not count
         return Number(
-            value, f"{self.kind}.{name}", (self.sources,), percent, whole=count, digits=self.digits
+            value,
+            f"{self.kind}.{name}",
+            (self.sources,),
+            percent=self.percent and not is_count,
+            whole=is_count,
+            digits=self.digits,
         )
 
     @property
     def interval(self) -> tuple[Number, Number] | None:
+        """Ends of the interval; None if they are unknown or equal the score."""
         low, high = self.part("low"), self.part("high")
-        return (
-            None
-            if low is None or high is None or self.low == self.high == self.value
-            else (low, high)
-        )
+        if low is None or high is None or self.low == self.high == self.value:
+            return None
+        return low, high
 
     @property
     def traced(self) -> str:
@@ -128,7 +134,9 @@ def escape_source(source: str) -> str:
 
 def figure_of(record: Record) -> Figure:
     """Return the score of a result line."""
-    plain, values = record.plain, record.settings.get("values")
+    plain, settings = record.plain, record.settings
+    values = settings.get("values")
+    has_one_run = isinstance(values, list) and len(values) < 2
     return Figure(
         plain["value"],
         plain["low"],
@@ -136,10 +144,10 @@ def figure_of(record: Record) -> Figure:
         plain["metric"],
         (escape_source(record.source),),
         n=plain.get("n"),
-        sd=None if isinstance(values, list) and len(values) < 2 else record.settings.get("sd"),
+        sd=None if has_one_run else settings.get("sd"),
         percent=plain.get("percent", True),
         known=estimate(plain),
-        warnings=warnings_of(record.settings),
+        warnings=warnings_of(settings),
     )
 
 
@@ -149,26 +157,29 @@ def average(figures: Sequence[Figure], run_of: Sequence[Hashable] | None = None)
     """
     if len(figures) == 1:
         return figures[0]
-    runs = range(len(figures)) if run_of is None else run_of
-    measured = [
-        (figure, run) for figure, run in zip(figures, runs, strict=True) if figure.value is not None
-    ]
-    if not measured:
+    defined: list[Figure] = []
+    values: list[float] = []
+    runs: list[Hashable] = []
+    for figure, run in zip(figures, run_of or range(len(figures)), strict=True):
+        if figure.value is not None:
+            defined.append(figure)
+            values.append(figure.value)
+            runs.append(run)
+    if not defined:
         return figures[0]
-    own = [figure for figure, _ in measured]
-    estimates = [figure.known for figure in own if figure.known is not None]
-    known = (
-        over_trainings(estimates, [run for _, run in measured])
-        if len(estimates) == len(own)
-        else None
-    )
-    values = [figure.value for figure in own if figure.value is not None]
-    sources = ("+".join(source for figure in own for source in figure.sources),)
-    n = own[0].n if len({figure.n for figure in own}) == 1 else None
-    sd = statistics.stdev(values) if len(values) > 1 else None
-    warnings = _all_warnings(figures)
+    estimates = [figure.known for figure in defined if figure.known is not None]
+    known = over_trainings(estimates, runs) if len(estimates) == len(defined) else None
+    sources = [source for figure in defined for source in figure.sources]
+    has_same_n = len({figure.n for figure in defined}) == 1
     return _combined(
-        own[0], values, known, kind="average", sources=sources, n=n, sd=sd, warnings=warnings
+        defined[0],
+        values,
+        known,
+        kind="average",
+        sources=("+".join(sources),),
+        n=defined[0].n if has_same_n else None,
+        sd=statistics.stdev(values) if len(values) > 1 else None,
+        warnings=_all_warnings(figures),
     )
 
 
@@ -178,19 +189,16 @@ def mean_of(figures: Sequence[Figure]) -> Figure | None:
     if not figures or len(values) < len(figures):
         return None
     estimates = [figure.known for figure in figures if figure.known is not None]
-    known = over_tests(estimates) if len(estimates) == len(figures) else None
-    sources = tuple(source for figure in figures for source in figure.sources)
-    warnings = _all_warnings(figures)
     return _combined(
         figures[0],
         values,
-        known,
+        over_tests(estimates) if len(estimates) == len(figures) else None,
         kind="mean",
-        sources=sources,
+        sources=tuple(source for figure in figures for source in figure.sources),
         n=None,
         sd=None,
         digits=2,
-        warnings=warnings,
+        warnings=_all_warnings(figures),
     )
 
 
@@ -199,22 +207,19 @@ def _all_warnings(figures: Iterable[Figure]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(warning for figure in figures for warning in figure.warnings))
 
 
-def _combined(first: Figure, values: Sequence[float], known: Estimate | None, **changed) -> Figure:
+def _combined(
+    first: Figure, values: Sequence[float], known: Estimate | None, **changes: Any
+) -> Figure:
     """Return the mean of values with its interval. The interval of a fraction is clipped to [0,
     1].
     """
-    low, high = (None, None) if known is None else known.interval
-    if (
-        known is not None
-        and low is not None
-        and high is not None
-        and first.percent
-        and 0 <= known.value <= 1
-    ):
-        low, high = max(0.0, low), min(1.0, high)
-    return replace(
-        first, value=sum(values) / len(values), low=low, high=high, known=known, **changed
-    )
+    low = high = None
+    if known is not None:
+        low, high = known.interval
+        if first.percent and 0 <= known.value <= 1:
+            low, high = max(0.0, low), min(1.0, high)
+    mean = sum(values) / len(values)
+    return replace(first, value=mean, low=low, high=high, known=known, **changes)
 
 
 def difference(one: Figure, other: Figure) -> Number:
@@ -236,8 +241,9 @@ def counted(
     `compared`.
     """
     count = len(pairs) if outcome == "compared" else list(outcomes).count(outcome)
-    sources = tuple(a.sources[0] for a, _ in pairs), tuple(b.sources[0] for _, b in pairs)
-    return Number(count, outcome, sources, whole=True)
+    sources = tuple(one.sources[0] for one, _ in pairs)
+    base_sources = tuple(other.sources[0] for _, other in pairs)
+    return Number(count, outcome, (sources, base_sources), whole=True)
 
 
 def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, Number] | None:
@@ -245,14 +251,14 @@ def pearson(x: Sequence[Figure], y: Sequence[Figure]) -> tuple[Number, Number, N
     None if there are fewer than four points or one list has no variance."""
     from scipy.stats import pearsonr
 
-    values = [[figure.value for figure in side] for side in (x, y)]
-    if len(x) < 4 or any(len(set(side)) == 1 for side in values):
+    x_values, y_values = [figure.value for figure in x], [figure.value for figure in y]
+    if len(x) < 4 or len(set(x_values)) == 1 or len(set(y_values)) == 1:
         return None
-    found: Any = pearsonr(*values)
+    result: Any = pearsonr(x_values, y_values)
+    low, high = result.confidence_interval(0.95)
     sources = tuple(figure.sources[0] for figure in x), tuple(figure.sources[0] for figure in y)
-    ends = (found.statistic, *found.confidence_interval(0.95))
-    r, low, high = (
-        Number(float(end), f"pearson.{k}", sources)
-        for k, end in zip(("value", "low", "high"), ends, strict=True)
+    return (
+        Number(float(result.statistic), "pearson.value", sources),
+        Number(float(low), "pearson.low", sources),
+        Number(float(high), "pearson.high", sources),
     )
-    return r, low, high

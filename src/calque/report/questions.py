@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import PurePath
+from typing import NamedTuple
 
 from calque.errors import SettingError
 from calque.report.numbers import Figure, average, figure_of, mean_of
@@ -105,78 +106,117 @@ def find_subjects(results: Results, base: str | None = None) -> Subjects:
     Raises:
         SettingError: no subject has the label `base`.
     """
-    scores = [record for record in results.records if record.analysis is None]
-    named = [
-        {**record.plain, "folder": _folder(record)}
-        for record in scores
-        if record.plain.get("method")
-    ]
-    keys = ("folder", "encoder", "supervision", "layer")
-    values = {key: {plain.get(key) for plain in named} - {None, ""} for key in keys}
-    hashes: dict[str, set[str]] = {}
-    for record in scores:
-        if not record.plain.get("method"):
-            hashes.setdefault(_encoder(record), set()).add(_hash(record))
-
-    merged = _training_runs(scores)
-    labels: dict[str, tuple[str, tuple[str, str]]] = {}  # maps each label to its method and group
+    labelling = _Labelling([record for record in results.records if record.analysis is None])
+    identities: dict[str, _Identity] = {}  # by label, in the order of the subjects' numbers
     label_of: dict[str, str] = {}  # maps the source of each line to its label
-    by_hash: dict[str, str] = {}  # maps the fingerprint of each encoder to its label
-    before: dict[str, str] = {}  # maps each label to the fingerprint of its base encoder
+    label_of_hash: dict[str, str] = {}  # maps the fingerprint of each encoder to its label
+    base_hashes: dict[str, str] = {}  # maps each label to the fingerprint of its base encoder
     with_encoder: set[str] = set()
-    for record in sorted(
-        results.records, key=lambda record: record.analysis is not None
-    ):  # scores come first
+    # Scores come before analyses, because they determine the order of the subjects.
+    for record in sorted(results.records, key=lambda record: record.analysis is not None):
         if record.analysis in _ABOUT_SEVERAL:
             continue
-        folder, method, plain = _folder(record), record.plain.get("method"), record.plain
-        run = folder if len(values["folder"]) > 1 and folder in values["folder"] else ""
-        if method:
-            layer = "" if plain.get("layer") is None else f"layer {plain['layer']}"
-            known = {
-                "encoder": plain.get("encoder"),
-                "layer": layer,
-                "": method,
-                "supervision": plain.get("supervision"),
-            }
-            parts = [
-                run,
-                *(part or "" for key, part in known.items() if not key or len(values[key]) > 1),
-            ]
-            group = (folder, f"{plain.get('encoder') or ''} {plain.get('layer')}")
-        else:
-            method = _encoder(record)
-            several = record.analysis is None and len(hashes[method]) > 1
-            if _hash(record) in merged:
-                method, several = merged[_hash(record)], False
-            parts, group = [run, method, _hash(record)[:6] if several else ""], (run, "")
-        label = " · ".join(part for part in parts if part)
-        labels.setdefault(label, (method, group))
+        identity = labelling.identify(record)
+        label = identity.label
+        identities.setdefault(label, identity)
         label_of[record.source] = label
-        if not plain.get("method") and record.analysis is None:
-            by_hash[_hash(record)] = label
-            before[label] = (record.settings.get("aligned") or {}).get("base_fingerprint", "")
+        if not record.plain.get("method") and record.analysis is None:
+            label_of_hash[_hash(record)] = label
+            aligned = record.settings.get("aligned") or {}
+            base_hashes[label] = aligned.get("base_fingerprint", "")
         if record.settings.get("encoder") or record.analysis is not None:
             with_encoder.add(label)
-    n_runs = Counter(merged.values())
-    subjects = {
-        label: Subject(
+
+    n_runs = Counter(labelling.merged.values())
+    subjects: dict[str, Subject] = {}
+    for number, (label, identity) in enumerate(identities.items()):
+        subjects[label] = Subject(
             label,
-            method,
-            group,
+            identity.method,
+            identity.group,
             number,
             reference=bool(with_encoder) and label not in with_encoder,
-            runs=n_runs[method],
+            runs=n_runs[identity.method],
         )
-        for number, (label, (method, group)) in enumerate(labels.items())
+    subject_of = {source: subjects[label] for source, label in label_of.items()}
+    aligned_from = {
+        subjects[label]: subjects[label_of_hash[fingerprint]]
+        for label, fingerprint in base_hashes.items()
+        if fingerprint in label_of_hash
     }
-    of = {source: subjects[label] for source, label in label_of.items()}
-    made_of = {
-        subjects[label]: subjects[by_hash[each]]
-        for label, each in before.items()
-        if each in by_hash
-    }
-    return Subjects(tuple(subjects.values()), of, *_bases(list(subjects.values()), base, made_of))
+    every = tuple(subjects.values())
+    bases, guessed = _bases(every, base, aligned_from)
+    return Subjects(every, subject_of, bases, guessed)
+
+
+class _Identity(NamedTuple):
+    """Label, method and group of a subject, see `Subject`."""
+
+    label: str
+    method: str
+    group: tuple[str, str]
+
+
+class _Labelling:
+    """Labels of subjects, which contain only what distinguishes the subjects from one another.
+
+    Attributes:
+        merged: common name of encoders that are training runs of one method, by fingerprint.
+    """
+
+    def __init__(self, scores: Sequence[Record]):
+        self.merged = _training_runs(scores)
+        # distinct values in the lines that name a method
+        self._values: dict[str, set[object]] = {
+            key: set() for key in ("folder", "encoder", "supervision", "layer")
+        }
+        # fingerprints of the encoders of each name, in the lines that name no method
+        self._hashes: dict[str, set[str]] = {}
+        for record in scores:
+            if not record.plain.get("method"):
+                self._hashes.setdefault(_encoder(record), set()).add(_hash(record))
+                continue
+            values = {**record.plain, "folder": _folder(record)}
+            for key, distinct in self._values.items():
+                if values.get(key) not in (None, ""):
+                    distinct.add(values[key])
+
+    def identify(self, record: Record) -> _Identity:
+        """Return the label, method and group of a line's subject."""
+        folder = _folder(record)
+        is_one_of_several = self._differs("folder") and folder in self._values["folder"]
+        experiment = folder if is_one_of_several else ""
+        if record.plain.get("method"):
+            return self._method(record, experiment)
+        name = _encoder(record)
+        if _hash(record) in self.merged:
+            name = self.merged[_hash(record)]
+            parts = [experiment, name]
+        elif record.analysis is None and len(self._hashes[name]) > 1:
+            parts = [experiment, name, _hash(record)[:6]]
+        else:
+            parts = [experiment, name]
+        return _Identity(_joined(parts), name, (experiment, ""))
+
+    def _method(self, record: Record, experiment: str) -> _Identity:
+        plain = record.plain
+        method, encoder, layer = plain["method"], plain.get("encoder") or "", plain.get("layer")
+        parts = [experiment]
+        if self._differs("encoder"):
+            parts.append(encoder)
+        if self._differs("layer") and layer is not None:
+            parts.append(f"layer {layer}")
+        parts.append(method)
+        if self._differs("supervision"):
+            parts.append(plain.get("supervision") or "")
+        return _Identity(_joined(parts), method, (_folder(record), f"{encoder} {layer}"))
+
+    def _differs(self, key: str) -> bool:
+        return len(self._values[key]) > 1
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return " · ".join(part for part in parts if part)
 
 
 def _training_runs(records: Sequence[Record]) -> dict[str, str]:
@@ -185,21 +225,18 @@ def _training_runs(records: Sequence[Record]) -> dict[str, str]:
     """
     runs = _encoders_by_setting(records)
     names = {setting: list(encoders.values()) for setting, encoders in runs.items()}
-    labels = {setting: common_name(each) for setting, each in names.items()}
-    others = {
-        _encoder(record) for record in records if _hash(record) not in set().union(*runs.values())
-    }
+    labels = {setting: common_name(of_setting) for setting, of_setting in names.items()}
+    in_runs = set().union(*runs.values())
+    others = {_encoder(record) for record in records if _hash(record) not in in_runs}
     for setting in _repeated(labels, others):
         labels[setting] += f" ({', '.join(names[setting])})"
-    for setting in _repeated(
-        labels, others
-    ):  # encoders in different folders can have the same names
+    # Encoders in different folders can have the same names.
+    for setting in _repeated(labels, others):
         labels[setting] += f" · {setting[:6]}"
-    return {
-        fingerprint: labels[setting]
-        for setting, encoders in runs.items()
-        for fingerprint in encoders
-    }
+    merged: dict[str, str] = {}
+    for setting, encoders in runs.items():
+        merged |= dict.fromkeys(encoders, labels[setting])
+    return merged
 
 
 def _repeated(labels: Mapping[str, str], others: Collection[str]) -> list[str]:
@@ -223,15 +260,13 @@ def _encoders_by_setting(records: Sequence[Record]) -> dict[str, dict[str, str]]
         if aligned.get("setting") and aligned.get("seed") is not None:
             seeds = by_seed.setdefault(str(aligned["setting"]), {})
             seeds.setdefault(aligned["seed"], {})[_hash(record)] = _encoder(record)
-    return {
-        setting: {
-            fingerprint: name
-            for encoders in seeds.values()
-            for fingerprint, name in encoders.items()
-        }
-        for setting, seeds in by_seed.items()
-        if len(seeds) > 1 and all(len(encoders) == 1 for encoders in seeds.values())
-    }
+    by_setting: dict[str, dict[str, str]] = {}
+    for setting, seeds in by_seed.items():
+        if len(seeds) > 1 and all(len(encoders) == 1 for encoders in seeds.values()):
+            by_setting[setting] = {}
+            for encoders in seeds.values():
+                by_setting[setting] |= encoders
+    return by_setting
 
 
 def common_name(names: Sequence[str]) -> str:
@@ -257,36 +292,46 @@ def _hash(record: Record) -> str:
 
 
 def _bases(
-    subjects: Sequence[Subject], base: str | None, made_of: Mapping[Subject, Subject]
+    subjects: Sequence[Subject], base: str | None, aligned_from: Mapping[Subject, Subject]
 ) -> tuple[dict[Subject, Subject], tuple[Subject, ...]]:
-    """Return the baseline of each subject, and the guessed baselines; `made_of` contains the
+    """Return the baseline of each subject, and the guessed baselines; `aligned_from` contains the
     baselines named in the lines.
     """
     compared = [subject for subject in subjects if not subject.reference]
     if base is not None:
-        chosen = next((subject for subject in compared if subject.label == base), None)
-        if chosen is None:
-            raise SettingError(
-                f"base must be one of {', '.join(s.label for s in compared)}, got {base!r}"
-            )
-        return {subject: chosen for subject in compared if subject != chosen}, ()
-    bases, guessed = {}, {}
+        for chosen in compared:
+            if chosen.label == base:
+                return {subject: chosen for subject in compared if subject != chosen}, ()
+        labels = ", ".join(subject.label for subject in compared)
+        raise SettingError(f"base must be one of {labels}, got {base!r}")
+    bases: dict[Subject, Subject] = {}
+    guessed: dict[Subject, None] = {}
     for subject in compared:
+        if subject in aligned_from.values() and subject not in aligned_from:
+            continue  # a base encoder has no baseline
         group = [other for other in compared if other.group == subject.group]
-        named = (
-            [made_of[subject]]
-            if subject in made_of
-            else [other for other in group if other in made_of.values()]
-        )
-        plain = named or [other for other in group if other.method == BASE]
-        shorter = [other for other in group if subject.method.startswith(f"{other.method}+")]
-        chosen = (
-            plain[0] if plain else max(shorter or group[:1], key=lambda other: len(other.method))
-        )
-        if chosen != subject and (subject in made_of or subject not in made_of.values()):
-            bases[subject] = chosen
-            guessed |= {} if plain or shorter else {chosen: None}
+        baseline, is_guess = _baseline(subject, group, aligned_from)
+        if baseline != subject:
+            bases[subject] = baseline
+            if is_guess:
+                guessed[baseline] = None
     return bases, tuple(guessed)
+
+
+def _baseline(
+    subject: Subject, group: Sequence[Subject], aligned_from: Mapping[Subject, Subject]
+) -> tuple[Subject, bool]:
+    """Return the baseline of a subject in its group, and whether it is a guess."""
+    if subject in aligned_from:
+        return aligned_from[subject], False
+    named = [other for other in group if other in aligned_from.values()]
+    plain = named or [other for other in group if other.method == BASE]
+    if plain:
+        return plain[0], False
+    prefixes = [other for other in group if subject.method.startswith(f"{other.method}+")]
+    if prefixes:
+        return max(prefixes, key=lambda other: len(other.method)), False
+    return group[0], True
 
 
 # -- questions: a task and metric, with subjects as rows and test sets as columns
@@ -328,12 +373,11 @@ class Question:
         """Return the mean over `targets`; None if there is only one target or the subject has no
         score on one of them.
         """
-        cells = [
-            cell
-            for column in self.targets
-            if (cell := self.cells.get((subject, column))) is not None
-        ]
-        return mean_of(cells) if len(cells) == len(self.targets) > 1 else None
+        figures = [self.cells.get((subject, column)) for column in self.targets]
+        known = [figure for figure in figures if figure is not None]
+        if len(figures) == 1 or len(known) < len(figures):
+            return None
+        return mean_of(known)
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -385,54 +429,67 @@ def sort_questions(records: Iterable[Record], subjects: Subjects) -> tuple[list[
     earlier line if both agree in encoder, seed, training seed and all settings that define the
     question (see `Reporting`).
     """
-    superseded = 0
+    n_replaced = 0
     records = [record for record in records if record.analysis is None]
     declared = {record.source: reporting_of(record) for record in records}
     variants = _variants(records, declared)
     about = _declared_questions(records, declared)
-    sources_of: dict[str, set[str]] = {}
+    sources: dict[str, set[str]] = {}  # source languages of each task
     for record in records:
-        sources_of.setdefault(record["task"], set()).update(
-            record.pair[:1] if len(record.pair) > 1 else ()
-        )
+        of_task = sources.setdefault(record["task"], set())
+        if len(record.pair) > 1:
+            of_task.add(record.pair[0])
+    # lines by question, by subject and column, and by model
     groups: dict[tuple[str, str, str], dict[tuple[Subject, Column], dict[object, Record]]] = {}
     for record in records:
-        *sources, tested = pair = record.pair
-        lang = "-".join(pair) if len(sources_of[record["task"]]) > 1 and len(pair) == 2 else tested
-        column = Column(lang, record["data"], tested in sources, label=lang)
         key = (record["task"], record["metric"], variants[record.source])
-        cell = groups.setdefault(key, {}).setdefault((subjects[record], column), {})
+        place = (subjects[record], _column(record, sources[record["task"]]))
+        cell = groups.setdefault(key, {}).setdefault(place, {})
         model = _model(record)
-        superseded += model in cell
+        n_replaced += model in cell
         cell[model] = record
     questions = []
     for key, lines in groups.items():
-        columns = sorted(
-            dict.fromkeys(column for _, column in lines), key=lambda column: not column.is_source
-        )
-        langs = [column.lang for column in columns]
-        files = [
-            f" ({PurePath(c.data).name})" if c.data and langs.count(c.lang) > 1 else ""
-            for c in columns
-        ]
-        columns = [
-            replace(c, label=f"{c.lang}{file}") for c, file in zip(columns, files, strict=True)
-        ]
-        cells = {place: pooled(list(own.values())) for place, own in lines.items()}
-        answered = sorted({subject for subject, _ in lines}, key=lambda s: s.number)
-        questions.append(Question(*key, tuple(columns), tuple(answered), cells, about[key[:2]]))
-    return questions, superseded
+        columns = _labelled({column: None for _, column in lines})
+        with_scores = {subject for subject, _ in lines}
+        ordered = sorted(with_scores, key=lambda subject: subject.number)
+        cells = {place: pooled(list(by_model.values())) for place, by_model in lines.items()}
+        questions.append(Question(*key, columns, tuple(ordered), cells, about[key[:2]]))
+    return questions, n_replaced
+
+
+def _column(record: Record, sources: Collection[str]) -> Column:
+    """Return the column of a line; `sources` contains the source languages of its task."""
+    *source_langs, tested = record.pair
+    lang = tested
+    if len(sources) > 1 and len(record.pair) == 2:
+        lang = "-".join(record.pair)
+    return Column(lang, record["data"], tested in source_langs, label=lang)
+
+
+def _labelled(columns: Iterable[Column]) -> tuple[Column, ...]:
+    """Return the columns of a question, the training language first. The labels of columns that
+    share a language contain the names of their files.
+    """
+    ordered = sorted(columns, key=lambda column: not column.is_source)
+    counts = Counter(column.lang for column in ordered)
+    labelled = []
+    for column in ordered:
+        label = column.lang
+        if column.data and counts[column.lang] > 1:
+            label += f" ({PurePath(column.data).name})"
+        labelled.append(replace(column, label=label))
+    return tuple(labelled)
 
 
 def pooled(lines: Sequence[Record]) -> Figure:
     """Return the mean over the training runs of one method. If the lines have no seeds, each
     encoder is one run.
     """
-    seeds = [line.plain.get("training_seed") for line in lines]
-    runs = [
-        line.settings.get("encoder_fingerprint") if s is None else s
-        for s, line in zip(seeds, lines, strict=True)
-    ]
+    runs = []
+    for line in lines:
+        seed = line.plain.get("training_seed")
+        runs.append(line.settings.get("encoder_fingerprint") if seed is None else seed)
     return average([figure_of(line) for line in lines], runs)
 
 
@@ -466,18 +523,18 @@ def _declared_questions(
     metrics: dict[str, set[str]] = {}
     for record in records:
         metrics.setdefault(record["task"], set()).add(record["metric"])
-    found: dict[tuple[str, str], Asked] = {}
+    about: dict[tuple[str, str], Asked] = {}
     for record in records:
         task, metric = record["task"], record["metric"]
-        if (task, metric) in found:
+        if (task, metric) in about:
             continue
         reporting, stem = declared[record.source], metric.partition(".")[0]
         of_another = is_part(metric, metrics[task])
         is_main = not of_another and (reporting.main is None or stem in reporting.main)
-        title = _title(record, reporting)
         lower = stem in reporting.lower or metric in reporting.lower or lower_is_better(metric)
-        found[task, metric] = Asked(title, of_another, is_main, lower, reporting.role)
-    return found
+        title = _title(record, reporting)
+        about[task, metric] = Asked(title, of_another, is_main, lower, reporting.role)
+    return about
 
 
 def _title(record: Record, reporting: Reporting) -> str:
@@ -505,25 +562,30 @@ def _variants(records: Sequence[Record], declared: Mapping[str, Reporting]) -> d
     """
     settings = {record.source: _defining(record, declared[record.source]) for record in records}
     values: dict[_Place, set[str]] = {}
-    for own in settings.values():
-        for place, value in own.items():
+    for of_line in settings.values():
+        for place, value in of_line.items():
             values.setdefault(place, set()).add(value)
-    distinguishing = {place for place, found in values.items() if len(found) > 1}
+    distinguishing = {place for place, distinct in values.items() if len(distinct) > 1}
+
     same_test: dict[tuple[object, ...], list[dict[_Place, str]]] = {}
     for record in records:
         key = (*_test_of(record), _encoder(record), *_model(record))
         same_test.setdefault(key, []).append(settings[record.source])
     for lines in same_test.values():
-        always = set.intersection(*({place[-1] for place in own} for own in lines))
-        distinguishing |= {place for own in lines for place in own if place[-1] not in always}
-    return {
-        source: ", ".join(
+        names = [{place[-1] for place in of_line} for of_line in lines]
+        in_all = set.intersection(*names)
+        for of_line in lines:
+            distinguishing |= {place for place in of_line if place[-1] not in in_all}
+
+    variants: dict[str, str] = {}
+    for source, of_line in settings.items():
+        words = [
             _in_words(str(place[-1]), value)
-            for place, value in own.items()
+            for place, value in of_line.items()
             if place in distinguishing
-        )
-        for source, own in settings.items()
-    }
+        ]
+        variants[source] = ", ".join(words)
+    return variants
 
 
 def _test_of(record: Record) -> tuple[object, ...]:
@@ -536,29 +598,34 @@ def _defining(record: Record, reporting: Reporting) -> dict[_Place, str]:
     compared and by name.
     """
     settings, parts = record.settings, record["metric"].split(".")[1:]
-    left_out = {*ALWAYS_DESCRIPTIVE, *reporting.descriptive}
+    descriptive = {*ALWAYS_DESCRIPTIVE, *reporting.descriptive}
     everywhere, here = (record["task"], record["metric"]), _test_of(record)
-    found: dict[_Place, str] = {}
+    defining: dict[_Place, str] = {}
     for name, value in settings.items():
-        if name in left_out or reporting.only_for.get(name, "") not in ("", *parts):
+        # Some settings concern only one part of a metric, such as `accuracy.unseen`.
+        if name in descriptive or reporting.only_for.get(name, "") not in ("", *parts):
             continue
-        other, expected = reporting.by_encoder.get(name, ("", None))
-        if other and settings.get(other) == expected:
+        condition, expected = reporting.by_encoder.get(name, ("", None))
+        if condition and settings.get(condition) == expected:
             place = (*here, str(settings.get("encoder")), name)
+        elif name in reporting.by_test_set:
+            place = (*here, name)
         else:
-            place = (*(here if name in reporting.by_test_set else everywhere), name)
-        found[place] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-    if record.plain.get("texts") and "texts" not in left_out:
-        found[*here, "texts"] = f"{record.plain['texts']:,}"
-    return found
+            place = (*everywhere, name)
+        defining[place] = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if record.plain.get("texts") and "texts" not in descriptive:
+        defining[*here, "texts"] = f"{record.plain['texts']:,}"
+    return defining
 
 
 def _in_words(name: str, value: str) -> str:
+    """Describe a setting; a value of True or False becomes `NAME` or `non-NAME`."""
     words = _WORDS.get(name, name.replace("_", " "))
-    if value in ("True", "False"):
-        return words if value == "True" else f"non-{words}"
+    if value == "True":
+        return words
+    if value == "False":
+        return f"non-{words}"
     if len(value) > _LONGEST:  # a hash of the value keeps the names of questions distinct
-        value = (
-            f"{value[:_LONGEST]}… ({hashlib.blake2b(value.encode(), digest_size=2).hexdigest()})"
-        )
+        digest = hashlib.blake2b(value.encode(), digest_size=2).hexdigest()
+        value = f"{value[:_LONGEST]}… ({digest})"
     return f"{words}: {value}"

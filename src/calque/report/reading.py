@@ -101,11 +101,8 @@ class RunRecord:
 
     @property
     def is_step(self) -> bool:
-        """Whether the run is a step of a study; the folder name of a step is a hash."""
-        return (
-            re.fullmatch(r"[0-9a-f]{20}", self.name.rpartition("/")[2].rpartition("-")[2])
-            is not None
-        )
+        """Whether the run is a step of a study; the folder name of a step ends with a hash."""
+        return re.search(r"(^|[-/])[0-9a-f]{20}\Z", self.name) is not None
 
     @property
     def file(self) -> str:
@@ -160,18 +157,25 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     Raises:
         InputError: a path does not exist, a folder contains no results, or a line is invalid.
     """
-    wanted, bare, passed_over = [], [], []
+    result_files: dict[Path, Path] = {}  # by resolved path, because each file is read once
+    folders: dict[Path, None] = {}  # folders without result files
+    passed_over: list[str] = []
     for path in map(Path, paths):
         if not path.exists():
             raise InputError(f"does not exist{similar_path(path)}", path=path)
-        files = [path] if path.is_file() else _below(path, ".jsonl")
-        results = [file for file in files if file == path or _holds_results(file)]
-        bare += [] if results else [path]
-        wanted += results
-        passed_over += [str(file) for file in files if file not in results]
-    unique = {path.resolve(): path for path in wanted}
-    runs = _runs(dict.fromkeys([*(path.parent for path in unique.values()), *bare]))
-    if not unique and not any(run.has_section for run in runs):
+        candidates = [path] if path.is_file() else _below(path, ".jsonl")
+        is_empty = True
+        for file in candidates:
+            if file == path or _holds_results(file):
+                result_files[file.resolve()] = file
+                is_empty = False
+            else:
+                passed_over.append(str(file))
+        if is_empty:
+            folders[path] = None
+    parents = dict.fromkeys(path.parent for path in result_files.values())
+    runs = _runs(parents | folders)
+    if not result_files and not any(run.has_section for run in runs):
         raise InputError(
             "contains no results; expected results.jsonl from `calque demo` or `calque study`, a "
             "file from "
@@ -179,14 +183,18 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
             "encoder",
             path=", ".join(map(str, paths)),
         )
-    records, files, repeated = [], {}, 0
-    for name, path in zip(short_names(list(unique)), unique.values(), strict=True):
-        lines, again = _read(path, name)
+    records: list[Record] = []
+    files: dict[str, File] = {}
+    n_repeated = 0
+    for name, path in zip(short_names(list(result_files)), result_files.values(), strict=True):
+        lines, n_repeated_lines = _read(path, name)
         records += lines
-        repeated += again
+        n_repeated += n_repeated_lines
         files[name] = _file(path, len(lines))
-    files |= {run.file: _file(run.path, len(run.plain_scores)) for run in runs if run.has_section}
-    return Results(tuple(records), files, runs, repeated, tuple(passed_over))
+    for run in runs:
+        if run.has_section:
+            files[run.file] = _file(run.path, len(run.plain_scores))
+    return Results(tuple(records), files, runs, n_repeated, tuple(passed_over))
 
 
 def _file(path: Path, records: int) -> File:
@@ -206,18 +214,22 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return [str(path) for path in paths]
 
 
-def _below(folder: Path, ending: str, depth: int | None = None) -> list[Path]:
-    """Return the sorted files in a folder and its subfolders; skip hidden folders and folders that
-    contain no results.
+def _below(folder: Path, ending: str, max_depth: int | None = None) -> list[Path]:
+    """Return the sorted files in a folder and its subfolders; skip hidden folders and, unless
+    `max_depth` is set, folders that contain no results.
     """
-    skipped, found = set() if depth is not None else _NOT_RESULTS, []
+    skipped = _NOT_RESULTS if max_depth is None else set()
+    files: list[Path] = []
     for place, folders, names in os.walk(folder):
-        deep = len(Path(place).relative_to(folder).parts) == depth
+        depth = len(Path(place).relative_to(folder).parts)
+        if depth == max_depth:
+            folders.clear()
+        # `os.walk` visits the folders that remain in its list, in this order.
         folders[:] = sorted(
-            name for name in folders if not (deep or name.startswith(".") or name in skipped)
+            name for name in folders if not name.startswith(".") and name not in skipped
         )
-        found += [Path(place, name) for name in sorted(names) if name.endswith(ending)]
-    return found
+        files += [Path(place, name) for name in sorted(names) if name.endswith(ending)]
+    return files
 
 
 def _holds_results(path: Path) -> bool:
@@ -226,9 +238,8 @@ def _holds_results(path: Path) -> bool:
         with open(path, encoding="utf-8") as file:
             first = json.loads(next((line for line in file if line.strip()), "null"))
     except (ValueError, RecursionError):
-        return (
-            path.name == "results.jsonl"
-        )  # the file is corrupt; the error is reported when the file is read
+        # The file is corrupt. If it should contain results, reading it reports the error.
+        return path.name == "results.jsonl"
     return isinstance(first, dict) and {"task", "metric", "languages"} <= first.keys()
 
 
@@ -253,15 +264,18 @@ def _read(path: Path, name: str) -> tuple[list[Record], int]:
         raise InputError(
             f"is not UTF-8 ({error.reason} at byte {error.start})", path=path
         ) from error
-    first: dict[str, int] = {}  # maps each text to the number of its first line
-    filled = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    for number, line in filled:
-        first.setdefault(line, number)
+    first_numbers: dict[str, int] = {}  # maps each text to the number of its first line
+    n_repeated = 0
+    for number, line in enumerate(lines, 1):
+        if line in first_numbers:
+            n_repeated += 1
+        elif line.strip():
+            first_numbers[line] = number
     records = [
         _record(_parsed(line, path, number), f"{name}:{number}", path, number)
-        for line, number in first.items()
+        for line, number in first_numbers.items()
     ]
-    return records, len(filled) - len(first)
+    return records, n_repeated
 
 
 def _record(plain: Any, source: str, path: Path, line: int | None, prefix: str = "") -> Record:
@@ -285,24 +299,25 @@ def _unusable(plain: Any) -> str | None:
     analysis = plain.get("analysis")
     if analysis not in (None, *FORMER, *ANALYSES):
         return f"analysis must be one of {', '.join(ANALYSES)}, got {analysis!r}"
-    numbers, others = _ITEMS.get(analysis or "", ((), ()))
     for item in plain.get("items") or ():
-        if lacking := [
-            name for name in (*numbers, *others) if not isinstance(item, dict) or name not in item
-        ]:
-            return f"an item of {analysis} has no {', '.join(lacking)}"
-        if not all(
-            type(item[name]) in (int, float) and math.isfinite(item[name]) for name in numbers
-        ):
+        if reason := _unusable_item(item, analysis or ""):
+            return reason
+    return None
+
+
+def _unusable_item(item: Any, analysis: str) -> str | None:
+    """Return the reason why an item of an analysis is invalid, or None if it is valid."""
+    numbers, others = _ITEMS.get(analysis, ((), ()))
+    required = [*numbers, *others]
+    missing = [name for name in required if not isinstance(item, dict) or name not in item]
+    if missing:
+        return f"an item of {analysis} has no {', '.join(missing)}"
+    for name in numbers:
+        if type(item[name]) not in (int, float) or not math.isfinite(item[name]):
             return f"{', '.join(numbers)} of an item of {analysis} must be finite numbers"
-        got = (
-            item["got"].values()
-            if analysis == "examples" and isinstance(item["got"], dict)
-            else [None]
-        )
-        if analysis == "examples" and not all(
-            isinstance(answer, dict) for answer in (item["expected"], *got)
-        ):
+    if analysis == "examples":
+        answers = item["got"].values() if isinstance(item["got"], dict) else [None]
+        if not all(isinstance(answer, dict) for answer in (item["expected"], *answers)):
             return "expected and got of an example must be objects"
     return None
 
@@ -311,13 +326,14 @@ def _runs(folders: Iterable[Path]) -> tuple[RunRecord, ...]:
     """Read every `calque-run.json` in the folders of the result files and up to three levels
     below.
     """
-    paths = [path for folder in folders for path in _below(folder, "calque-run.json", depth=_DEPTH)]
-    unique = {path.resolve(): path for path in paths}
+    unique: dict[Path, Path] = {}
+    for folder in folders:
+        for path in _below(folder, "calque-run.json", max_depth=_DEPTH):
+            unique[path.resolve()] = path
     runs = []
-    for name, path in zip(short_names(list(unique)), unique.values(), strict=True):
+    for file_name, path in zip(short_names(list(unique)), unique.values(), strict=True):
         plain = _parsed(path.read_text(encoding="utf-8", errors="replace"), path)
         if isinstance(plain, dict):
-            runs.append(
-                RunRecord(name.rpartition("/")[0] or path.resolve().parent.name, path, plain)
-            )
+            name = file_name.rpartition("/")[0] or path.resolve().parent.name
+            runs.append(RunRecord(name, path, plain))
     return tuple(runs)

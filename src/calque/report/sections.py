@@ -5,6 +5,7 @@ pairs, examples.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -21,9 +22,11 @@ from calque.report.document import (
     Plot,
     Section,
     Table,
+    Text,
 )
 from calque.report.numbers import Figure, average, figure_of, mean_of, pearson
 from calque.report.plots.charts import Dot, Point, bars, curve, projection, scatter
+from calque.report.plots.svg import Drawing
 from calque.report.questions import Question, Subject, Subjects
 from calque.report.reading import Record
 from calque.report.verdict import metric_name
@@ -62,22 +65,28 @@ def grouped(
     """
     panels: list[Panel] = []
     metrics = dict.fromkeys((record["task"], record["metric"]) for record in records)
-    several = len({task for task, _ in metrics}) > 1
-    for (task, metric), bins in product(metrics, ("tag", "class")):
-        own = [
-            record
-            for record in records
-            if (record["task"], record["metric"]) == (task, metric)
-            and bool(record.settings.get("mean_of")) == (bins == "class")
-        ]
-        if own:
-            choice = {
-                "figure": f"{task}: {metric_name(metric)}" if several else metric_name(metric)
-            }
-            choice |= {"bins": bins} if analysis == "pos" else {}
-            panels += _panels(analysis, axis, own, subjects, choice, f"{analysis}-{len(panels)}")
+    has_several_tasks = len({task for task, _ in metrics}) > 1
+    for task, metric in metrics:
+        # Tags and classes of tags are separate views, because a class is the mean of its tags.
+        for bins in ("tag", "class"):
+            shown = [
+                record
+                for record in records
+                if (record["task"], record["metric"]) == (task, metric)
+                and bool(record.settings.get("mean_of")) == (bins == "class")
+            ]
+            if not shown:
+                continue
+            name = metric_name(metric)
+            choice = {"figure": f"{task}: {name}" if has_several_tasks else name}
+            if analysis == "pos":
+                choice["bins"] = bins
+            table_id = f"{analysis}-{len(panels)}"
+            panels += _panels(analysis, axis, shown, subjects, choice, table_id)
+    if not panels:
+        return None
     plot = Plot(f"{analysis}-plot", axis.title, (axis.note,), tuple(panels), kind="wide")
-    return Section(analysis, axis.title, (), (plot,)) if panels else None
+    return Section(analysis, axis.title, (), (plot,))
 
 
 def figures_by_bin(
@@ -86,20 +95,27 @@ def figures_by_bin(
     """Average the scores of each subject, language and bin over models and test sets. Return the
     averages, and the mean x value of each bin."""
     records = list(records)
-    sources = {record.pair[0] for record in records}
+    source_langs = {record.pair[0] for record in records}
     lines: dict[tuple[Subject, str, str], list[Figure]] = {}
-    places: dict[str, list[float]] = {}
+    xs: dict[str, list[float]] = {}  # x values of each bin
     for record in records:
-        lang = record.pair[-1] if len(sources) == 1 else "-".join(record.pair)
-        subject, group, x = subjects[record], record.plain.get("group"), record.plain.get("x")
-        name = group if group is not None else "" if x is None else f"{x:,g}"
-        places.setdefault(name, []).extend([] if x is None else [x])
-        lines.setdefault((subject, lang, name), []).append(figure_of(record))
+        lang = record.pair[-1] if len(source_langs) == 1 else "-".join(record.pair)
+        name, x = record.plain.get("group"), record.plain.get("x")
+        if name is None:
+            name = "" if x is None else f"{x:,g}"
+        if x is not None:
+            xs.setdefault(name, []).append(x)
+        lines.setdefault((subjects[record], lang, name), []).append(figure_of(record))
     figures: Figures = {}
-    for (subject, lang, name), found in lines.items():
-        figures.setdefault(subject, {}).setdefault(lang, {})[name] = average(found)
-    ordered = {subject: figures[subject] for subject in sorted(figures, key=lambda s: s.number)}
-    return ordered, {name: sum(xs) / len(xs) for name, xs in places.items() if xs}
+    for subject, lang, name in lines:
+        by_lang = figures.setdefault(subject, {})
+        by_lang.setdefault(lang, {})[name] = average(lines[subject, lang, name])
+    ordered = {subject: figures[subject] for subject in sorted(figures, key=_number)}
+    return ordered, {name: sum(values) / len(values) for name, values in xs.items()}
+
+
+def _number(subject: Subject) -> int:
+    return subject.number
 
 
 def _panels(
@@ -108,59 +124,91 @@ def _panels(
     records: Sequence[Record],
     subjects: Subjects,
     choice: Mapping[str, str],
-    key: str,
+    table_id: str,
 ) -> list[Panel]:
-    figures, at = figures_by_bin(records, subjects)
+    """Return one panel for each language and, with several languages, one for their mean."""
+    figures, positions = figures_by_bin(records, subjects)
     langs = list(dict.fromkeys(lang for by_lang in figures.values() for lang in by_lang))
-    views = {
-        lang: {s: by_lang[lang] for s, by_lang in figures.items() if lang in by_lang}
-        for lang in langs
-    }
-    means, left_out = _means(figures, langs) if len(langs) > 1 else ({}, [])
-    measure, panels = metric_name(records[0]["metric"]), []
-    for number, (lang, view) in enumerate((({ALL: means} if means else {}) | views).items()):
-        names = list(dict.fromkeys(name for by_name in view.values() for name in by_name))
-        placed = analysis != "pos" and all(name in at for name in names)
-        names.sort(key=lambda name: at.get(name, 0) if placed else 0)
-        series = [(subject.label, subject.number) for subject in view]
-        description = (
-            f"{measure.capitalize()} by {axis.across}, for "
-            f"{', '.join(label for label, _ in series)}. "
-            "The table below contains the values."
-        )
-        about = {
-            "title": f"{axis.title}: {measure}, {lang}",
-            "measure": measure,
-            "description": description,
+    views: dict[str, InView] = {}
+    left_out: list[str] = []
+    if len(langs) > 1:
+        means, left_out = _means(figures, langs)
+        if means:
+            views[ALL] = means
+    for lang in langs:
+        views[lang] = {
+            subject: by_lang[lang] for subject, by_lang in figures.items() if lang in by_lang
         }
-        if placed:
-            line = {
-                s.number: [(at[name], f) for name, f in by_name.items()]
-                for s, by_name in view.items()
-            }
-            ticks = None if analysis == "layers" else {at[name]: name for name in names}
-            drawing = curve(series, line, **about, across=axis.across, log=axis.log, names=ticks)
-        else:
-            bar = {
-                (s.number, name): f for s, by_name in view.items() for name, f in by_name.items()
-            }
-            drawing = bars(names, series, bar, **about)
-        lines = tuple(
-            Line(name, tuple(Cell(by_name.get(name)) for by_name in view.values()))
-            for name in names
+    measure, panels = metric_name(records[0]["metric"]), []
+    for number, (lang, view) in enumerate(views.items()):
+        names = list(dict.fromkeys(name for by_bin in view.values() for name in by_bin))
+        on_axis = analysis != "pos" and all(name in positions for name in names)
+        if on_axis:
+            names.sort(key=positions.__getitem__)
+        drawing = _drawing(
+            analysis, axis, view, names, positions if on_axis else None, lang=lang, measure=measure
         )
-        heads = tuple(Head(subject.label) for subject in view)
         table = Table(
-            f"{key}-{number}", f"{axis.title}, {lang}: {measure}", axis.across, heads, lines
+            f"{table_id}-{number}",
+            f"{axis.title}, {lang}: {measure}",
+            axis.across,
+            tuple(Head(subject.label) for subject in view),
+            tuple(
+                Line(name, tuple(Cell(by_bin.get(name)) for by_bin in view.values()))
+                for name in names
+            ),
         )
-        missing = lang == ALL and left_out
-        note = (
-            (f"Not in the mean, because some language has no score: {', '.join(left_out)}.",)
-            if missing
-            else ()
-        )
+        note: Text = ()
+        if lang == ALL and left_out:
+            bins = ", ".join(left_out)
+            note = (f"Not in the mean, because some language has no score: {bins}.",)
         panels.append(Panel({"language": lang, **choice}, (drawing,), (table,), note))
     return panels
+
+
+def _drawing(
+    analysis: str,
+    axis: Axis,
+    view: InView,
+    names: Sequence[str],
+    positions: Mapping[str, float] | None,
+    *,
+    lang: str,
+    measure: str,
+) -> Drawing:
+    """Draw the scores of one view as curves, or as bars if `positions` (the x values of the bins)
+    is None.
+    """
+    labels = ", ".join(subject.label for subject in view)
+    title = f"{axis.title}: {measure}, {lang}"
+    description = (
+        f"{measure.capitalize()} by {axis.across}, for {labels}. The table below contains the "
+        "values."
+    )
+    series = [(subject.label, subject.number) for subject in view]
+    if positions is None:
+        figures = {
+            (subject.number, name): figure
+            for subject, by_bin in view.items()
+            for name, figure in by_bin.items()
+        }
+        return bars(names, series, figures, title=title, measure=measure, description=description)
+    points_of = {
+        subject.number: [(positions[name], figure) for name, figure in by_bin.items()]
+        for subject, by_bin in view.items()
+    }
+    # The numbers of layers are their own ticks; any other axis is labelled with its bins.
+    ticks = None if analysis == "layers" else {positions[name]: name for name in names}
+    return curve(
+        series,
+        points_of,
+        title=title,
+        measure=measure,
+        description=description,
+        across=axis.across,
+        log=axis.log,
+        names=ticks,
+    )
 
 
 def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
@@ -170,12 +218,12 @@ def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
     means: InView = {}
     left_out: dict[str, None] = {}
     for subject, by_lang in figures.items():
-        names = [
-            name for by_name in by_lang.values() for name in by_name if set(by_lang) == set(langs)
-        ]
-        for name in dict.fromkeys(names):
-            found = [by_lang[lang][name] for lang in langs if name in by_lang[lang]]
-            mean = mean_of(found) if len(found) == len(langs) else None
+        if set(by_lang) != set(langs):
+            continue
+        names = dict.fromkeys(name for by_bin in by_lang.values() for name in by_bin)
+        for name in names:
+            in_langs = [by_lang[lang][name] for lang in langs if name in by_lang[lang]]
+            mean = mean_of(in_langs) if len(in_langs) == len(langs) else None
             if mean is None:
                 left_out[name] = None
             else:
@@ -189,41 +237,58 @@ def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
     """Return a section with a table of means over languages and a collapsed table for each
     measure.
     """
+    # The measures of `SHAPES` come first, in its order.
     by_measure: dict[tuple[str, str], list[Record]] = {key: [] for key in SHAPES}
     for record in records:
         by_measure.setdefault(_measure(record), []).append(record)
-    by_measure = {key: own for key, own in by_measure.items() if own}
+    by_measure = {key: lines for key, lines in by_measure.items() if lines}
     if not by_measure:
         return None
     cells: dict[tuple[Subject, tuple[str, str]], Figure | None] = {}
-    folded: list[Table] = []
-    for number, (key, own) in enumerate(by_measure.items()):
-        grid, _ = figures_by_bin(own, subjects)
-        langs = list(dict.fromkeys(lang for by_lang in grid.values() for lang in by_lang))
-        for subject, by_lang in grid.items():
-            figures = [figure for lang in langs for figure in by_lang.get(lang, {}).values()]
-            mean = mean_of(figures) if len(by_lang) == len(langs) else None
-            cells[subject, key] = figures[0] if len(figures) == 1 else mean
+    details: list[Table] = []
+    for number, (key, lines) in enumerate(by_measure.items()):
+        figures, _ = figures_by_bin(lines, subjects)
+        langs = list(dict.fromkeys(lang for by_lang in figures.values() for lang in by_lang))
+        for subject, by_lang in figures.items():
+            cells[subject, key] = _mean_over_languages(by_lang, langs)
         title = SHAPES[key][0] if key in SHAPES else key[1]
-        folded.append(_by_language(f"shape-{number}", title[:1].upper() + title[1:], grid, langs))
+        title = title[:1].upper() + title[1:]
+        details.append(_by_language(f"shape-{number}", title, figures, langs))
+    more = More("Measures by language", tuple(details))
     measures = [key for key in by_measure if key in SHAPES]
-    rows = sorted({subject for subject, _ in cells}, key=lambda s: s.number)
-    lines = tuple(
-        Line(s.label, tuple(Cell(cells.get((s, key))) for key in measures), s.number) for s in rows
-    )
+    title = "Shape of the vector space"
+    if not measures:
+        return Section("shape", title, (), (more,))
+    rows = []
+    for subject in sorted({subject for subject, _ in cells}, key=_number):
+        row = tuple(Cell(cells.get((subject, key))) for key in measures)
+        rows.append(Line(subject.label, row, subject.number))
     table = Table(
         "shape-table",
         "Shape of the vector space, mean over languages and directions",
         "encoder",
         tuple(Head(*SHAPES[key]) for key in measures),
-        lines,
+        tuple(rows),
         note=(
             "These measures do not show which encoder is better; compare encoders by their task "
             "scores.",
         ),
     )
-    more = More("Measures by language", tuple(folded))
-    return Section("shape", "Shape of the vector space", (), (table, more) if measures else (more,))
+    return Section("shape", title, (), (table, more))
+
+
+def _mean_over_languages(
+    by_lang: Mapping[str, Mapping[str, Figure]], langs: Sequence[str]
+) -> Figure | None:
+    """Return the mean over languages and bins; None if a language is missing and there are several
+    scores.
+    """
+    figures: list[Figure] = []
+    for lang in langs:
+        figures += by_lang.get(lang, {}).values()
+    if len(figures) == 1:
+        return figures[0]
+    return mean_of(figures) if len(by_lang) == len(langs) else None
 
 
 def _measure(record: Record) -> tuple[str, str]:
@@ -239,18 +304,18 @@ def _measure(record: Record) -> tuple[str, str]:
 
 
 def _by_language(name: str, title: str, figures: Figures, langs: Sequence[str]) -> Table:
-    columns = dict.fromkeys(
-        (lang, group) for own in figures.values() for lang in langs for group in own.get(lang, {})
-    )
-    several = {lang for lang in langs if [other for other, _ in columns].count(lang) > 1}
-    heads = tuple(Head(lang, group if lang in several else "") for lang, group in columns)
-    lines = tuple(
-        Line(
-            s.label, tuple(Cell(own.get(lang, {}).get(group)) for lang, group in columns), s.number
-        )
-        for s, own in figures.items()
-    )
-    return Table(name, title, "encoder", heads, lines)
+    """Return a table with a column for each language and bin, and a row for each subject."""
+    columns: dict[tuple[str, str], None] = {}
+    for by_lang in figures.values():
+        for lang in langs:
+            columns |= {(lang, bin_name): None for bin_name in by_lang.get(lang, {})}
+    n_bins = Counter(lang for lang, _ in columns)
+    heads = [Head(lang, bin_name if n_bins[lang] > 1 else "") for lang, bin_name in columns]
+    rows = []
+    for subject, by_lang in figures.items():
+        cells = [Cell(by_lang.get(lang, {}).get(bin_name)) for lang, bin_name in columns]
+        rows.append(Line(subject.label, tuple(cells), subject.number))
+    return Table(name, title, "encoder", tuple(heads), tuple(rows))
 
 
 # -- retrieval and transfer
@@ -261,49 +326,72 @@ def transfer(headlines: Sequence[Question]) -> Section | None:
     """
     retrieval = [question for question in headlines if question.about.role == "retrieval"]
     zero_shot = [question for question in headlines if question.about.role == "transfer"]
-    pairs = enumerate(product(retrieval, zero_shot))
-    panels = [panel for number, pair in pairs if (panel := _panel(*pair, name=f"transfer{number}"))]
+    panels = []
+    for number, (across, up) in enumerate(product(retrieval, zero_shot)):
+        panel = _panel(across, up, name=f"transfer{number}")
+        if panel is not None:
+            panels.append(panel)
+    if not panels:
+        return None
     note = (
         "Each point is one method in one language. The dashed line is the least-squares fit to "
         "all points.",
     )
     plot = Plot("transfer-plot", "Retrieval and transfer", note, tuple(panels), kind="wide")
-    return Section("transfer", "Retrieval and transfer", (), (plot,)) if panels else None
+    return Section("transfer", "Retrieval and transfer", (), (plot,))
 
 
 def _panel(retrieval: Question, question: Question, *, name: str) -> Panel | None:
-    points = [
-        Point(subject.label, subject.number, column.label, x, y)
-        for (subject, column), y in question.cells.items()
-        for (other, test), x in retrieval.cells.items()
-        if other == subject
-        and test.lang.split("-")[-1] == column.lang
-        and not column.is_source
-        and None not in (x.value, y.value)
-    ]
+    """Plot the scores of one question against retrieval scores; None if their correlation is
+    undefined.
+    """
+    points = _common_points(retrieval, question)
     correlation = pearson([point.x for point in points], [point.y for point in points])
     if correlation is None:
         return None
     r, low, high = correlation
-    claim = "the interval includes zero, so the correlation is not significant"
-    if low.value > 0 or high.value < 0:
-        claim = "the correlation is positive" if low.value > 0 else "the correlation is negative"
+    if low.value > 0:
+        claim = "the correlation is positive"
+    elif high.value < 0:
+        claim = "the correlation is negative"
+    else:
+        claim = "the interval includes zero, so the correlation is not significant"
     note = ("Pearson's r over all points is ", r, " (", low, " to ", high, f"): {claim}. {_SHARED}")
-    task = question.title
-    measured, found = (
-        ", ".join(filter(None, (metric_name(each.metric), each.variant)))
-        for each in (question, retrieval)
+    across = _metric_and_variant(retrieval)
+    up = f"{question.title}, {_metric_and_variant(question)}"
+    title = f"Retrieval and {question.title}"
+    description = (
+        f"One point per method and language: retrieval, {across} (horizontal), {up} (vertical). "
+        "The table below has the values."
     )
-    across, up = f"retrieval, {found}", f"{task}, {measured}"
-    title = f"Retrieval and {task}"
-    text = (
-        f"One point per method and language: {across} (horizontal), {up} (vertical). The table "
-        "below has the values."
+    drawing = scatter(
+        points, title=title, across=f"retrieval, {across}", up=up, description=description
     )
-    drawing = scatter(points, title=title, across=across, up=up, description=text)
-    lines = tuple(Line(f"{p.label}, {p.lang}", (Cell(p.x), Cell(p.y)), p.number) for p in points)
-    tables = (Table(name, title, "method and language", (Head(across), Head(up)), lines),)
-    return Panel({"task": up, "retrieval": found}, (drawing,), tables, note)
+    lines = [
+        Line(f"{point.label}, {point.lang}", (Cell(point.x), Cell(point.y)), point.number)
+        for point in points
+    ]
+    heads = (Head(f"retrieval, {across}"), Head(up))
+    table = Table(name, title, "method and language", heads, tuple(lines))
+    return Panel({"task": up, "retrieval": across}, (drawing,), (table,), note)
+
+
+def _common_points(retrieval: Question, question: Question) -> list[Point]:
+    """Return a point for each method and target language with scores on both questions."""
+    points = []
+    for (subject, column), y in question.cells.items():
+        if column.is_source or y.value is None:
+            continue
+        for (other, test), x in retrieval.cells.items():
+            is_same_lang = test.lang.split("-")[-1] == column.lang
+            if other == subject and is_same_lang and x.value is not None:
+                points.append(Point(subject.label, subject.number, column.label, x, y))
+    return points
+
+
+def _metric_and_variant(question: Question) -> str:
+    name = metric_name(question.metric)
+    return f"{name}, {question.variant}" if question.variant else name
 
 
 # -- word pairs in the plane
@@ -316,55 +404,83 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
     for record in records:
         if record.items:
             by_langs.setdefault(record.pair, {})[subjects[record]] = record
-    views: list[
-        tuple[tuple[str, ...], list[Subject]]
-    ] = []  # languages, and the two encoders side by side
-    for langs, own in by_langs.items():
-        first = min(own, key=lambda s: s.number)
-        for subject in sorted(own, key=lambda s: -s.number):  # the last subject's view comes first
-            base = subjects.base.get(subject, first)
-            sides = list(dict.fromkeys((base if base in own else first, subject)))
-            views += [(langs, sides)] if len(sides) > 1 or len(own) == 1 else []
-    most = max(20, _MAX_DOTS // (4 * max(len(views), 1)))
-    panels, tables, left_out = [], {}, False
-    for langs, sides in views:
-        words = {
-            subject: [_dot(item) for item in by_langs[langs][subject].items] for subject in sides
+    views: list[_View] = []
+    for langs, by_subject in by_langs.items():
+        views += _views(langs, by_subject, subjects)
+    if not views:
+        return None
+    max_pairs = max(20, _MAX_DOTS // (4 * len(views)))  # a view has two encoders and two languages
+    panels: list[Panel] = []
+    tables: dict[str, Table] = {}
+    is_any_left_out = False
+    for langs, by_subject in views:
+        dots = {
+            subject: [_dot(item) for item in record.items] for subject, record in by_subject.items()
         }
-        common = sorted(
-            set.intersection(*({word.pair for word in own} for own in words.values())), key=str
-        )
-        drawn = set(
-            common
-            if len(common) <= most
-            else (common[k * len(common) // most] for k in range(most))
-        )
+        pairs = {subject: {dot.pair for dot in of_subject} for subject, of_subject in dots.items()}
+        shown = set(_spaced(sorted(set.intersection(*pairs.values()), key=str), max_pairs))
+        is_any_left_out |= any(len(of_subject) > len(shown) for of_subject in pairs.values())
         drawings = []
-        for subject, own in words.items():
-            left_out = left_out or len({word.pair for word in own}) > len(drawn)
-            text = (
-                f"{len(drawn)} words in {langs[0]} and their translations in {langs[-1]}: vectors "
-                f"from {subject.label}, "
-                "projected to two dimensions. A line joins translations. The table below has the "
-                "words and their sentences."
+        for subject in dots:
+            dots[subject] = [dot for dot in dots[subject] if dot.pair in shown]
+            description = (
+                f"{len(shown)} words in {langs[0]} and their translations in {langs[-1]}: vectors "
+                f"from {subject.label}, projected to two dimensions. A line joins translations. "
+                "The table below has the words and their sentences."
             )
             title = f"Word pairs, {'-'.join(langs)}: {subject.label}"
-            own[:] = [word for word in own if word.pair in drawn]
             drawings.append(
-                projection(own, label=subject.label, title=title, description=text, langs=langs)
+                projection(
+                    dots[subject],
+                    label=subject.label,
+                    title=title,
+                    description=description,
+                    langs=langs,
+                )
             )
-        tables.setdefault(langs[-1], _pair_table(f"points-{len(tables)}", langs, words[sides[-1]]))
-        panels.append(Panel({"language": langs[-1], "after": sides[-1].label}, tuple(drawings)))
+        after = list(dots)[-1]
+        if langs[-1] not in tables:
+            tables[langs[-1]] = _pair_table(f"points-{len(tables)}", langs, dots[after])
+        panels.append(Panel({"language": langs[-1], "after": after.label}, tuple(drawings)))
     note = (
         "Open circles are words of the first language; filled squares are words of the second. A "
         "line joins a word and its "
         "translation; short lines indicate good alignment. Directions and large distances have "
         "little meaning in a projection.",
-        *([f" At most {most} pairs are shown."] if left_out else []),
     )
+    if is_any_left_out:
+        note = (*note, f" At most {max_pairs} pairs are shown.")
     title = "Word pairs before and after alignment"
     plot = Plot("points-plot", title, note, tuple(panels), tuple(tables.values()), kind="pairs")
-    return Section("points", title, (), (plot,)) if panels else None
+    return Section("points", title, (), (plot,))
+
+
+#: languages, and the records of the one or two encoders that are shown side by side
+_View = tuple[tuple[str, ...], dict[Subject, Record]]
+
+
+def _views(
+    langs: tuple[str, ...], by_subject: Mapping[Subject, Record], subjects: Subjects
+) -> list[_View]:
+    """Return a view for each encoder beside its baseline, the last encoder first."""
+    first = min(by_subject, key=_number)
+    if len(by_subject) == 1:
+        return [(langs, dict(by_subject))]
+    views = []
+    for subject in sorted(by_subject, key=_number, reverse=True):
+        base = subjects.base.get(subject, first)
+        if base not in by_subject:
+            base = first
+        if base != subject:
+            views.append((langs, {base: by_subject[base], subject: by_subject[subject]}))
+    return views
+
+
+def _spaced(pairs: Sequence[object], n: int) -> list[object]:
+    """Return at most `n` items, evenly spaced."""
+    if len(pairs) <= n:
+        return list(pairs)
+    return [pairs[k * len(pairs) // n] for k in range(n)]
 
 
 def _dot(item: Mapping[str, Any]) -> Dot:
@@ -372,25 +488,23 @@ def _dot(item: Mapping[str, Any]) -> Dot:
     return Dot(item["x"], item["y"], word, sentence, lang, item["pair"])
 
 
-def _pair_table(name: str, langs: tuple[str, ...], words: Sequence[Dot]) -> Table:
+def _pair_table(name: str, langs: tuple[str, ...], dots: Sequence[Dot]) -> Table:
+    """Return a table with the two words of each pair and their sentences."""
+    sides = (langs[0], langs[-1])
     by_pair: dict[int, dict[str, Dot]] = {}
-    for word in words:
-        by_pair.setdefault(word.pair, {})[word.lang] = word
+    for dot in dots:
+        by_pair.setdefault(dot.pair, {})[dot.lang] = dot
     lines = []
-    for number, (pair, own) in enumerate(by_pair.items(), 1):
-        found = [(lang, own.get(lang)) for lang in (langs[0], langs[-1])]
-        texts = [
-            (text, lang)
-            for lang, word in found
-            for text in ((word.word, word.sentence) if word else ("", ""))
-        ]
-        cells = tuple(Cell(text=(text,) if text else (), lang=lang) for text, lang in texts)
-        lines.append(Line(str(number), cells, key=f"{langs[-1]}-{pair}"))
-    heads = (
-        Head(f"{what}, {lang}", numeric=False)
-        for lang in (langs[0], langs[-1])
-        for what in ("word", "sentence")
-    )
+    for number, (pair, by_lang) in enumerate(by_pair.items(), 1):
+        cells: list[Cell] = []
+        for lang in sides:
+            dot = by_lang.get(lang)
+            texts = ("", "") if dot is None else (dot.word, dot.sentence)
+            cells += [Cell(text=(text,) if text else (), lang=lang) for text in texts]
+        lines.append(Line(str(number), tuple(cells), key=f"{langs[-1]}-{pair}"))
+    heads = []
+    for lang in sides:
+        heads += [Head(f"word, {lang}", numeric=False), Head(f"sentence, {lang}", numeric=False)]
     caption = f"Word pairs of {langs[0]} and {langs[-1]} in their sentences"
     return Table(name, caption, "pair", tuple(heads), tuple(lines), sortable=False)
 
@@ -405,66 +519,60 @@ def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
     items = [(item, record) for record in records for item in record.items]
     forms: dict[str, list[dict[str, Any]]] = {}
     for item, record in items[:_MAX_EXAMPLES]:
-        before, form, after = _around_form(
-            str(item["sentence"]), str(item["form"]), item.get("position")
-        )
-        lang = str(item.get("lang", record.pair[0]))
-        expected = (
-            item["expected"].get("word", item.get("translation", "")),
-            item["expected"].get("sentence", ""),
-        )
-        answers = [
-            (
-                Name(name, numbers.get(name)),
-                str(got.get("word") or ""),
-                str(got.get("sentence", "")),
-                bool(got.get("right")),
-            )
-            for name, got in item["got"].items()
-        ]
-        forms.setdefault(form.lower(), []).append(
-            {
-                "before": before,
-                "form": form,
-                "after": after,
-                "lang": lang,
-                "expected": tuple(map(str, expected)),
-                "target": next(
-                    (other for other in reversed(record.pair) if other != lang), record.pair[-1]
-                ),
-                "answers": answers,
-            }
-        )
+        example = _example(item, record, numbers)
+        forms.setdefault(example["form"].lower(), []).append(example)
     if not forms:
         return None
-    left_out = len(items) > _MAX_EXAMPLES
-    note = (
-        (f"Only the first {_MAX_EXAMPLES} of {len(items):,} occurrences are shown.",)
-        if left_out
-        else ()
-    )
+    note: Text = ()
+    if len(items) > _MAX_EXAMPLES:
+        note = (f"Only the first {_MAX_EXAMPLES} of {len(items):,} occurrences are shown.",)
     intro = (
         "Occurrences of word types with several translations, and the nearest word in the other "
         "language for each encoder."
     )
-    return Section(
-        "examples",
-        "Word types with several senses",
-        (intro,),
-        (Examples("examples-list", forms, note),),
+    block = Examples("examples-list", forms, note)
+    return Section("examples", "Word types with several senses", (intro,), (block,))
+
+
+def _example(item: Mapping[str, Any], record: Record, numbers: Mapping[str, int]) -> dict[str, Any]:
+    """Return one occurrence of a word type, see `Examples`; `numbers` are those of the subjects."""
+    before, form, after = _around_form(
+        str(item["sentence"]), str(item["form"]), item.get("position")
     )
+    lang = str(item.get("lang", record.pair[0]))
+    others = [other for other in record.pair if other != lang]
+    expected = item["expected"]
+    answers = [
+        (
+            Name(name, numbers.get(name)),
+            str(answer.get("word") or ""),
+            str(answer.get("sentence", "")),
+            bool(answer.get("right")),
+        )
+        for name, answer in item["got"].items()
+    ]
+    return {
+        "before": before,
+        "form": form,
+        "after": after,
+        "lang": lang,
+        "expected": (
+            str(expected.get("word", item.get("translation", ""))),
+            str(expected.get("sentence", "")),
+        ),
+        "target": others[-1] if others else record.pair[-1],
+        "answers": answers,
+    }
 
 
 def _around_form(sentence: str, form: str, position: object) -> tuple[str, str, str]:
     """Split a sentence into the text before a word form, the form, and the text after; the search
     starts at word `position`.
     """
-    start = (
-        sum(len(word) + 1 for word in sentence.split(" ")[:position])
-        if isinstance(position, int)
-        else 0
-    )
-    found = re.compile(re.escape(form), re.IGNORECASE).search(sentence, start)
-    if found is None:
+    start = 0
+    if isinstance(position, int):  # each word is followed by a space
+        start = sum(len(word) + 1 for word in sentence.split(" ")[:position])
+    match = re.compile(re.escape(form), re.IGNORECASE).search(sentence, start)
+    if match is None:
         return "", form, f" · {sentence}"
-    return sentence[: found.start()], found[0], sentence[found.end() :]
+    return sentence[: match.start()], match[0], sentence[match.end() :]
