@@ -65,60 +65,68 @@ def best_by_margin(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> Bes
     """
     x, y = unit_rows(source), unit_rows(target)
     if not len(x) or not len(y):
-        none, worst = ([np.full(len(side), value) for side in (x, y)] for value in (-1, -np.inf))
-        return Best(none[0], worst[0], none[1], worst[1])
+        return Best(
+            np.full(len(x), -1),
+            np.full(len(x), -np.inf),
+            np.full(len(y), -1),
+            np.full(len(y), -np.inf),
+        )
     near = csls_neighbours(x, y, k=k, n_best=_LISTED)
     assert near.source_hubness is not None
     assert near.target_hubness is not None
-    of_x, of_y = near.source_hubness, near.target_hubness
-    return Best(
-        *_best_ratios(x, y, near.targets, near.target_scores, of_x, of_y),
-        *_best_ratios(y, x, near.sources, near.source_scores, of_y, of_x),
-    )
+    r_x, r_y = near.source_hubness, near.target_hubness
+    targets, target_scores = _best_ratios(x, y, near.targets, near.target_scores, r_x, r_y)
+    sources, source_scores = _best_ratios(y, x, near.sources, near.source_scores, r_y, r_x)
+    return Best(targets, target_scores, sources, source_scores)
 
 
 def _best_ratios(
     x: np.ndarray,
     y: np.ndarray,
-    names: np.ndarray,
+    candidates: np.ndarray,
     csls: np.ndarray,
-    of_x: np.ndarray,
-    of_y: np.ndarray,
+    r_x: np.ndarray,
+    r_y: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the index and value of the largest ratio of each row of x with its CSLS candidates or,
     if needed, all rows of y.
     """
-    ratios = _ratios(csls, of_x[:, None] + of_y[names])
-    best, scores = _first_largest(names, ratios)
-    if names.shape[1] == len(y):
+    ratios = _ratios(csls, r_x[:, None] + r_y[candidates])
+    best, scores = _first_largest(candidates, ratios)
+    if candidates.shape[1] == len(y):
         return best, scores
-    last, least, most = csls[:, -1], of_x + of_y.min(), of_x + of_y.max()
-    bound = np.where(
-        least > 0, 1 + last / np.where(least > 0, np.where(last > 0, least, most), 1.0), np.inf
-    )
+    # Upper bound on the ratios of all other rows of y, see `best_by_margin`; without a bound, all
+    # rows are searched.
+    last = csls[:, -1]
+    smallest_sum, largest_sum = r_x + r_y.min(), r_x + r_y.max()
+    has_bound = smallest_sum > 0
+    divisor = np.where(last > 0, smallest_sum, largest_sum)
+    bound = np.where(has_bound, 1 + last / np.where(has_bound, divisor, 1.0), np.inf)
     rows = np.flatnonzero(~(scores > bound + _ROUNDING))
     step = max(1, _HELD // len(y))
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        best[part], scores[part] = _search_all(x, y, part, of_x, of_y)
+        best[part], scores[part] = _search_all(x, y, part, r_x, r_y)
     return best, scores
 
 
 def _search_all(
-    x: np.ndarray, y: np.ndarray, rows: np.ndarray, of_x: np.ndarray, of_y: np.ndarray
+    x: np.ndarray, y: np.ndarray, rows: np.ndarray, r_x: np.ndarray, r_y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each of the rows of x listed in `rows`, return the index and value of the largest ratio
     over all rows of y.
     """
-    sums = of_x[rows, None] + of_y
-    ratios = _ratios(2 * (x[rows].astype(np.float64) @ y.T.astype(np.float64)) - sums, sums)
+    sums = r_x[rows, None] + r_y
+    cosines = x[rows].astype(np.float64) @ y.T.astype(np.float64)
+    ratios = _ratios(2 * cosines - sums, sums)
     largest = ratios.max(axis=1, keepdims=True)
-    owners, names = np.nonzero(
-        (ratios >= largest - _CLOSE * np.maximum(1, np.abs(largest))) & (sums > 0)
-    )
+    # Recompute the ratios close to the largest one, so that ties are exact.
+    is_close = ratios >= largest - _CLOSE * np.maximum(1, np.abs(largest))
+    owners, names = np.nonzero(is_close & (sums > 0))
     exact = dots(torch.from_numpy(x), torch.from_numpy(y), rows[owners], names)
+    close_sums = sums[owners, names]
     values = np.full(ratios.shape, -np.inf)
-    values[owners, names] = _ratios(2 * exact - sums[owners, names], sums[owners, names])
+    values[owners, names] = _ratios(2 * exact - close_sums, close_sums)
     return _first_largest(np.broadcast_to(np.arange(len(y)), values.shape), values)
 
 
@@ -163,7 +171,7 @@ def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np
 
 
 # -- mining sentence pairs from two texts that are not translations
-# -----------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Mined:
     """Mined sentence pairs and their scores, best first.
@@ -188,19 +196,19 @@ class Mined:
 
 def mine(best: Best) -> Mined:
     """Return the best matches in both directions, sorted by score, without pairs that share a
-    sentence with a better pair (Artetxe & Schwenk 2019, §3.2, "max score")."""
+    sentence with a better pair (Artetxe & Schwenk 2019, §3.2, "max score").
+    """
     n, m = len(best.targets), len(best.sources)
-    source, target = (
-        np.concatenate([np.arange(n), best.sources]),
-        np.concatenate([best.targets, np.arange(m)]),
-    )
+    source = np.concatenate([np.arange(n), best.sources])
+    target = np.concatenate([best.targets, np.arange(m)])
     scores = np.concatenate([best.target_scores, best.source_scores])
     order = np.lexsort((target, source, -scores))
     order = order[(source[order] >= 0) & (target[order] >= 0)]
-    selected, free_source, free_target = [], bytearray(b"\1" * n), bytearray(b"\1" * m)
-    for place, i, j in zip(
-        order.tolist(), source[order].tolist(), target[order].tolist(), strict=True
-    ):
+    selected = []
+    # 1 for each sentence that is not in a selected pair; a bytearray is faster than an array here
+    free_source, free_target = bytearray(b"\1" * n), bytearray(b"\1" * m)
+    candidates = zip(order.tolist(), source[order].tolist(), target[order].tolist(), strict=True)
+    for place, i, j in candidates:
         if free_source[i] and free_target[j]:
             free_source[i] = free_target[j] = 0
             selected.append(place)
@@ -222,9 +230,8 @@ def best_threshold(mined: Mined, right: np.ndarray, n_gold: int) -> float:
     """
     if not right.any():
         return float("inf")
-    ends = np.append(
-        np.flatnonzero(np.diff(mined.scores)), len(mined) - 1
-    )  # equal scores are accepted together
+    # Pairs with equal scores are accepted together.
+    ends = np.append(np.flatnonzero(np.diff(mined.scores)), len(mined) - 1)
     f1 = 2 * np.cumsum(right)[ends] / (ends + 1.0 + n_gold)
     last = int(ends[np.argmax(f1)])
     following = mined.scores[min(last + 1, len(mined) - 1)]

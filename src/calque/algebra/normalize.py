@@ -30,11 +30,13 @@ def unit_rows(x: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     unit = np.empty((n, x.shape[1]), dtype=np.float32)
     for start in range(0, n, _BLOCK):
         stop = min(start + _BLOCK, n)
-        block = np.asarray(x[start:stop] if rows is None else x[rows[start:stop]], dtype=np.float64)
+        block = x[start:stop] if rows is None else x[rows[start:stop]]
+        block = np.asarray(block, dtype=np.float64)
         norms = np.sqrt(np.einsum("ij,ij->i", block, block))
         if not np.isfinite(norms).all():
             wrong = start + int(np.argmin(np.isfinite(norms)))
-            wrong = wrong if rows is None else int(rows[wrong])
+            if rows is not None:
+                wrong = int(rows[wrong])
             raise SettingError(f"vector {wrong} must have finite components")
         unit[start:stop] = block / np.where(norms > 0, norms, 1.0)[:, None]
     return unit

@@ -28,10 +28,8 @@ class Moments:
     def __init__(self, source_dim: int, target_dim: int):
         self.n = 0
         self.source_mean, self.target_mean = np.zeros(source_dim), np.zeros(target_dim)
-        self.cross, self.gram = (
-            np.zeros((source_dim, target_dim)),
-            np.zeros((source_dim, source_dim)),
-        )
+        self.cross = np.zeros((source_dim, target_dim))
+        self.gram = np.zeros((source_dim, source_dim))
 
     @classmethod
     def of(cls, source: np.ndarray, target: np.ndarray, *, block: int | None = None) -> Moments:

@@ -2,11 +2,11 @@
 similarity matrix.
 
 The vectors of each side are divided into small groups. One pass over `x @ y.T` stores the largest
-inner product of every vector
-with every group of the other side. These maxima limit the search: the k nearest vectors are in the
-k groups with the largest maxima, and the best neighbour by CSLS is in one of the few groups whose
-upper bound exceeds the largest lower bound. Only these groups are multiplied again, and products
-close to the largest are recomputed in float64. The maxima take at most 1 GiB of memory per side.
+inner product of every vector with every group of the other side. These maxima limit the search: the
+k nearest vectors are in the k groups with the largest maxima, and the best neighbour by CSLS is in
+one of the few groups whose upper bound exceeds the largest lower bound. Only these groups are
+multiplied again, and products close to the largest are recomputed in float64. The maxima take at
+most 1 GiB of memory per side.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ def error_bound(x: Tensor, y: Tensor) -> float:
     The bound is dim·u·‖x‖·‖y‖, where u = 2⁻²⁴ and ‖x‖ and ‖y‖ are the largest norms of rows of x
     and y (Higham 2002, §3.1).
     """
-    longest = [
-        float(torch.linalg.vector_norm(side, dim=1).nan_to_num(torch.inf, torch.inf).max())
-        for side in (x, y)
-    ]
-    return 1.01 * x.shape[1] * 2.0**-24 * longest[0] * longest[1] + 1e-30
+    largest_norms = []
+    for side in (x, y):
+        # NaN becomes infinity, so that the bound of invalid vectors is not finite.
+        norms = torch.linalg.vector_norm(side, dim=1).nan_to_num(torch.inf, torch.inf)
+        largest_norms.append(float(norms.max()))
+    return 1.01 * x.shape[1] * 2.0**-24 * largest_norms[0] * largest_norms[1] + 1e-30
 
 
 @dataclass(frozen=True)
@@ -141,24 +142,21 @@ def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarr
         min(k, m)]`.
     """
     k = min(k, len(y))
-    values, names = (
-        np.full((len(x), k), -np.inf, dtype=np.float32),
-        np.zeros((len(x), k), dtype=np.int64),
-    )
+    products = np.full((len(x), k), -np.inf, dtype=np.float32)
+    indices = np.zeros((len(x), k), dtype=np.int64)
     with full_precision():
         for top in range(0, len(x), _STRIPE):
             rows = slice(top, top + _STRIPE)
-            best, places = (
-                torch.from_numpy(values[rows]).to(x.device),
-                torch.from_numpy(names[rows]).to(x.device),
-            )
+            best = torch.from_numpy(products[rows]).to(x.device)
+            columns = torch.from_numpy(indices[rows]).to(x.device)
+            # Merge the largest products of each part of y with those of the previous parts.
             for left in range(0, len(y), 2 * _TILE):
                 part = y[left : left + 2 * _TILE]
-                found, where = (x[rows] @ part.T).topk(min(k, len(part)), dim=1)
-                best, order = torch.cat([best, found], dim=1).topk(k, dim=1)
-                places = torch.cat([places, where + left], dim=1).gather(1, order)
-            values[rows], names[rows] = best.cpu().numpy(), places.cpu().numpy()
-    return values, names
+                of_part, places = (x[rows] @ part.T).topk(min(k, len(part)), dim=1)
+                best, order = torch.cat([best, of_part], dim=1).topk(k, dim=1)
+                columns = torch.cat([columns, places + left], dim=1).gather(1, order)
+            products[rows], indices[rows] = best.cpu().numpy(), columns.cpu().numpy()
+    return products, indices
 
 
 def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -220,7 +218,15 @@ class _Side:
         return slice(*np.searchsorted(self.starts, (start, stop)).tolist())
 
 
-def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Neighbours:
+def _neighbours(
+    source: np.ndarray | Tensor,
+    target: np.ndarray | Tensor,
+    k: int,
+    n_best: int,
+    source_queries: np.ndarray | None,
+    target_queries: np.ndarray | None,
+) -> Neighbours:
+    """Return neighbours by CSLS, or by cosine if `k` is 0; see `csls_neighbours`."""
     if n_best < 1:
         raise SettingError(f"n_best must be at least 1, got {n_best}")
     x, y = _matrix(source, "source"), _matrix(target, "target")
@@ -229,18 +235,9 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
         raise SettingError(
             f"source and target vectors must have equal dimensions and be on one device, got {got}"
         )
-    queries = [
-        np.arange(len(side)) if rows is None else np.asarray(rows, dtype=np.int64)
-        for side, rows in ((x, source_queries), (y, target_queries))
-    ]
+    source_rows, target_rows = _rows(source_queries, x), _rows(target_queries, y)
     if not len(x) or not len(y):
-        empty = [
-            np.zeros((len(rows), 0), dtype=kind)
-            for rows in queries
-            for kind in (np.int64, np.float64)
-        ]
-        hubness = (np.zeros(len(x)), np.zeros(len(y))) if k else (None, None)
-        return Neighbours(empty[0], empty[1], empty[2], empty[3], *hubness)
+        return _no_neighbours(len(source_rows), len(target_rows), x, y, k)
     error = error_bound(x, y)
     if not math.isfinite(error):
         raise SettingError("vectors must have finite components")
@@ -250,19 +247,34 @@ def _neighbours(source, target, k, n_best, source_queries, target_queries) -> Ne
         rows_by_group, columns_by_group = _maxima(left, right)
         forward = _Search(left, right, rows_by_group, error)
         backward = _Search(right, left, columns_by_group, error)
-        hubness = [np.zeros(len(x)), np.zeros(len(y))]
+        r_x, r_y = np.zeros(len(x)), np.zeros(len(y))
         if k:
-            hubness = [
-                each.best(np.arange(len(each.side.rows)), k, 1.0, None)[1].mean(axis=1)
-                for each in (forward, backward)
-            ]
-        targets, target_scores = forward.best(queries[0], n_best, 2.0, hubness[1])
-        sources, source_scores = backward.best(queries[1], n_best, 2.0, hubness[0])
+            r_x, r_y = forward.hubness(k), backward.hubness(k)
+        # 2·cos(x, y) − r(y); r(x) is the same for all candidates and is subtracted below.
+        targets, target_scores = forward.best(source_rows, n_best, 2.0, r_y)
+        sources, source_scores = backward.best(target_rows, n_best, 2.0, r_x)
     if not k:
         return Neighbours(targets, target_scores / 2, sources, source_scores / 2, None, None)
-    target_scores -= hubness[0][queries[0]][:, None]
-    source_scores -= hubness[1][queries[1]][:, None]
-    return Neighbours(targets, target_scores, sources, source_scores, hubness[0], hubness[1])
+    target_scores -= r_x[source_rows][:, None]
+    source_scores -= r_y[target_rows][:, None]
+    return Neighbours(targets, target_scores, sources, source_scores, r_x, r_y)
+
+
+def _rows(queries: np.ndarray | None, side: Tensor) -> np.ndarray:
+    """Return the row indices of the queries; default: all rows."""
+    return np.arange(len(side)) if queries is None else np.asarray(queries, dtype=np.int64)
+
+
+def _no_neighbours(n_source: int, n_target: int, x: Tensor, y: Tensor, k: int) -> Neighbours:
+    """Return the result for `n_source` and `n_target` queries if one side has no vectors."""
+    return Neighbours(
+        targets=np.zeros((n_source, 0), dtype=np.int64),
+        target_scores=np.zeros((n_source, 0)),
+        sources=np.zeros((n_target, 0), dtype=np.int64),
+        source_scores=np.zeros((n_target, 0)),
+        source_hubness=np.zeros(len(x)) if k else None,
+        target_hubness=np.zeros(len(y)) if k else None,
+    )
 
 
 def _matrix(vectors: np.ndarray | Tensor, name: str) -> Tensor:
@@ -290,8 +302,8 @@ def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
     `[n_left_groups, m]`.
     """
     n, m, device = len(left.rows), len(right.rows), left.rows.device
-    of_rows = torch.empty(len(right.starts) - 1, n, device=device)
-    of_columns = torch.empty(len(left.starts) - 1, m, device=device)
+    row_maxima = torch.empty(len(right.starts) - 1, n, device=device)
+    column_maxima = torch.empty(len(left.starts) - 1, m, device=device)
     stripe = max(_STRIPE, left.size)
     for top, tile in left.tiles():
         for across, columns in right.tiles():
@@ -299,24 +311,28 @@ def _maxima(left: _Side, right: _Side) -> tuple[Tensor, Tensor]:
             buffer = tile.new_empty(min(stripe, len(tile)), len(columns))
             for start in range(0, len(tile), stripe):
                 rows = tile[start : start + stripe]
-                found = torch.mm(rows, columns.T, out=buffer[: len(rows)])
+                products = torch.mm(rows, columns.T, out=buffer[: len(rows)])
                 first = top + start
-                of_rows[groups, first : first + len(rows)] = _grouped_max(found, 1, right.size).T
-                places = left.groups(first, first + len(rows))
-                of_columns[places, across : across + len(columns)] = _grouped_max(
-                    found, 0, left.size
-                )
-    return of_rows, of_columns
+                last = first + len(rows)
+                row_maxima[groups, first:last] = _grouped_max(products, 1, right.size).T
+                of_columns = _grouped_max(products, 0, left.size)
+                row_groups = left.groups(first, last)
+                column_maxima[row_groups, across : across + len(columns)] = of_columns
+    return row_maxima, column_maxima
 
 
-def _grouped_max(found: Tensor, dim: int, size: int) -> Tensor:
+def _grouped_max(products: Tensor, dim: int, size: int) -> Tensor:
     """Return the maximum of each group of `size` adjacent entries along a dimension; the last group
     may be smaller.
     """
-    whole = found.shape[dim] // size * size
-    parts = [found.narrow(dim, 0, whole).unflatten(dim, (-1, size)).amax(dim + 1)] if whole else []
-    if whole < found.shape[dim]:
-        parts.append(found.narrow(dim, whole, found.shape[dim] - whole).amax(dim, keepdim=True))
+    n = products.shape[dim]
+    n_grouped = n // size * size  # number of entries in groups of full size
+    parts = []
+    if n_grouped:
+        grouped = products.narrow(dim, 0, n_grouped).unflatten(dim, (-1, size))
+        parts.append(grouped.amax(dim + 1))
+    if n_grouped < n:
+        parts.append(products.narrow(dim, n_grouped, n - n_grouped).amax(dim, keepdim=True))
     return parts[0] if len(parts) == 1 else torch.cat(parts, dim)
 
 
@@ -334,6 +350,12 @@ class _Search:
         self.side, self.others, self.maxima, self.error = side, others, maxima, error
         self.places = np.empty(len(side.order), dtype=np.int64)
         self.places[side.order] = np.arange(len(side.order))
+
+    def hubness(self, k: int) -> np.ndarray:
+        """Return the mean product of each vector of `side` with its `k` nearest vectors."""
+        rows = np.arange(len(self.side.rows))
+        _, products = self.best(rows, k, 1.0, None)
+        return products.mean(axis=1)
 
     def best(
         self, queries: np.ndarray, n: int, factor: float, hubness: np.ndarray | None
@@ -353,21 +375,20 @@ class _Search:
         less = np.zeros(len(self.others.rows)) if hubness is None else hubness[self.others.order]
         places, back = np.unique(self.places[queries], return_inverse=True)
         rows = self.side.order[places]
-        names, scores = np.empty((len(rows), n), dtype=np.int64), np.empty((len(rows), n))
+        indices, scores = np.empty((len(rows), n), dtype=np.int64), np.empty((len(rows), n))
         size = max(256, _DECIDED // len(self.maxima))
         for start in range(0, len(rows), size):
-            piece = slice(start, start + size)
-            owners, found = self._candidates(places[piece], n, factor, less)
-            columns = self.others.order[found]
-            values = (
-                factor * dots(self.side.rows, self.others.rows, rows[piece][owners], columns)
-                - less[found]
-            )
+            part = slice(start, start + size)
+            owners, candidates = self._candidates(places[part], n, factor, less)
+            columns = self.others.order[candidates]
+            products = dots(self.side.rows, self.others.rows, rows[part][owners], columns)
+            values = factor * products - less[candidates]
+            # Sort by query, then by decreasing score, then by index; take the first n of each query.
             order = np.lexsort((columns, -values, owners))
-            first = np.searchsorted(owners[order], np.arange(len(rows[piece])))
+            first = np.searchsorted(owners[order], np.arange(len(rows[part])))
             chosen = order[first[:, None] + np.arange(n)]
-            names[piece], scores[piece] = columns[chosen], values[chosen]
-        return names[back], scores[back]
+            indices[part], scores[part] = columns[chosen], values[chosen]
+        return indices[back], scores[back]
 
     def _candidates(
         self, places: np.ndarray, n: int, factor: float, less: np.ndarray
@@ -392,21 +413,20 @@ class _Search:
         hits = torch.nonzero(wanted)
         counts = torch.bincount(hits[:, 0], minlength=len(wanted)).tolist()
         offsets = torch.from_numpy(less).to(maxima)
-        owners, found, start = [], [], 0
-        place_of, sorted_rows = (
-            torch.from_numpy(each).to(device)
-            for each in (self.side.order[places], self.others.order)
-        )
+        query_rows = torch.from_numpy(self.side.order[places]).to(device)
+        sorted_rows = torch.from_numpy(self.others.order).to(device)
+        owners, candidates, start = [], [], 0
         for group, count in enumerate(counts):
             if not count:
                 continue
-            own = hits[start : start + count, 1]
+            # Multiply the vectors of the group by all queries for which it may contain a match.
+            queries = hits[start : start + count, 1]
             start += count
             begin, end = int(starts[group]), int(starts[group + 1])
-            rows = self.side.rows.index_select(0, place_of[own])
+            rows = self.side.rows.index_select(0, query_rows[queries])
             columns = self.others.rows.index_select(0, sorted_rows[begin:end])
             scores = factor * (rows @ columns.T) - offsets[begin:end]
-            where = torch.nonzero(scores >= floor[own, None] - error)
-            owners.append(own[where[:, 0]])
-            found.append(where[:, 1] + begin)
-        return torch.cat(owners).cpu().numpy(), torch.cat(found).cpu().numpy()
+            matches = torch.nonzero(scores >= floor[queries, None] - error)
+            owners.append(queries[matches[:, 0]])
+            candidates.append(matches[:, 1] + begin)
+        return torch.cat(owners).cpu().numpy(), torch.cat(candidates).cpu().numpy()

@@ -15,9 +15,8 @@ Part = tuple[float, float]  # variance estimate and its degrees of freedom
 
 def tail(t: float, df: float) -> float:
     """Return the two-sided tail probability of `t` with `df` degrees of freedom."""
-    from scipy.special import (
-        stdtr,
-    )  # scipy.stats.t gives the same result, but takes a second to import
+    # scipy.stats.t gives the same result, but takes a second to import.
+    from scipy.special import stdtr
 
     return 2 * float(stdtr(df, -abs(t)))
 
@@ -37,32 +36,35 @@ def probability(gap: float, runs: Part, texts: Part) -> float:
 
     Satterthwaite's degrees of freedom work well for confidence intervals. In the far tail, which
     multiple-testing correction requires, they give p-values that are up to five times too small,
-    because the variance of a few runs is often underestimated
-    by chance. The threshold is therefore that of Cochran and Cox (1950): the mean of the quantiles
-    for runs and for texts, weighted by their variances. These p-values are never too small; with
-    three runs they are a few times too large.
+    because the variance of a few runs is often underestimated by chance. The threshold is therefore
+    that of Cochran and Cox (1950): the mean of the quantiles for runs and for texts, weighted by
+    their variances. These p-values are never too small; with three runs they are a few times too
+    large.
     """
     variance = runs[0] + texts[0]
     if not variance:
         return 1.0 if not gap else 0.0
     t = abs(gap) / math.sqrt(variance)
-    of_runs = runs[0] / variance
-    least = tail(t, total([runs, texts])[1])
-    if (
-        not 1e-9 < of_runs < 1 - 1e-9 or least > 0.1
-    ):  # one variance is 0, or the result is clearly not significant
-        return least
+    run_fraction = runs[0] / variance
+    satterthwaite = tail(t, total([runs, texts])[1])
+    one_source = not 1e-9 < run_fraction < 1 - 1e-9  # one of the two variances is 0
+    if one_source or satterthwaite > 0.1:  # above 0.1, the result is clearly not significant
+        return satterthwaite
     from scipy.special import stdtrit
 
+    # Bisect for the p-value whose threshold equals t, on a logarithmic scale.
     low, high = math.log(1e-15), 0.0
     while high - low > 1e-4:
         middle = (low + high) / 2
         p = math.exp(middle)
-        threshold = of_runs * -float(stdtrit(runs[1], p / 2)) + (1 - of_runs) * -float(
-            stdtrit(texts[1], p / 2)
-        )
-        low, high = (low, middle) if threshold < t else (middle, high)
-    return max(least, math.exp((low + high) / 2))
+        run_quantile = -float(stdtrit(runs[1], p / 2))
+        text_quantile = -float(stdtrit(texts[1], p / 2))
+        threshold = run_fraction * run_quantile + (1 - run_fraction) * text_quantile
+        if threshold < t:
+            high = middle
+        else:
+            low = middle
+    return max(satterthwaite, math.exp((low + high) / 2))
 
 
 def over_runs(values: Sequence[float]) -> Part:
@@ -70,7 +72,9 @@ def over_runs(values: Sequence[float]) -> Part:
     run, the variance is 0.
     """
     n = len(values)
-    return (float(np.var(values, ddof=1)) / n, n - 1) if n > 1 else (0.0, 1)
+    if n < 2:
+        return 0.0, 1
+    return float(np.var(values, ddof=1)) / n, n - 1
 
 
 def over_resamples(scores: Sequence[float] | np.ndarray, texts: int) -> Part:
@@ -99,10 +103,8 @@ def half_width(runs: Part, texts: Part) -> float:
     variance = runs[0] + texts[0]
     if not variance:
         return 0.0
-    reach = (
-        sum(
-            component * quantile(0.95, round(df, 6)) for component, df in (runs, texts) if component
-        )
-        / variance
-    )
-    return reach * math.sqrt(variance)
+    weighted = 0.0
+    for component, df in (runs, texts):
+        if component:
+            weighted += component * quantile(0.95, round(df, 6))
+    return weighted / variance * math.sqrt(variance)

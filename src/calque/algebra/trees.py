@@ -83,27 +83,30 @@ def _contracted(weight: np.ndarray) -> np.ndarray:
     if cycle is None:
         return heads
     rest = np.setdiff1d(np.arange(len(heads)), cycle)
-    gain = (
-        weight[cycle] - weight[cycle, heads[cycle]][:, None]
-    )  # gain of replacing a node's head in the cycle
-    enter, leave = gain[:, rest].argmax(axis=0), weight[rest][:, cycle].argmax(axis=1)
+    # gain[i, h]: gain of replacing the head of the i-th node of the cycle with node h
+    gain = weight[cycle] - weight[cycle, heads[cycle]][:, None]
+    # For each node outside the cycle: its best dependent and its best head in the cycle.
+    entry = gain[:, rest].argmax(axis=0)
+    head_in_cycle = weight[rest][:, cycle].argmax(axis=1)
+    # In the smaller graph, the last node is the contracted cycle, and node 0 is still the root.
     smaller = np.full((len(rest) + 1, len(rest) + 1), -np.inf)
     smaller[:-1, :-1] = weight[np.ix_(rest, rest)]
-    smaller[-1, :-1] = gain[enter, rest]
-    smaller[1:-1, -1] = weight[rest, cycle[leave]][1:]
+    smaller[-1, :-1] = gain[entry, rest]
+    smaller[1:-1, -1] = weight[rest, cycle[head_in_cycle]][1:]
     solved = _contracted(smaller)
     inside = solved[:-1] == len(rest)
-    heads[rest] = np.where(inside, cycle[leave], rest[np.minimum(solved[:-1], len(rest) - 1)])
-    entered = solved[-1]  # node outside the cycle that is the head of the contracted cycle
-    heads[cycle[enter[entered]]] = rest[entered]
+    outside_heads = rest[np.minimum(solved[:-1], len(rest) - 1)]
+    heads[rest] = np.where(inside, cycle[head_in_cycle], outside_heads)
+    # The node outside the cycle that is the head of the contracted cycle replaces one arc of it.
+    entered = solved[-1]
+    heads[cycle[entry[entered]]] = rest[entered]
     return heads
 
 
 def _cycle(heads: np.ndarray) -> np.ndarray | None:
     """Return the nodes of a cycle, or None if every node leads to node 0."""
-    state = np.zeros(
-        len(heads), dtype=np.int64
-    )  # start of the walk that visited the node, or 0 if not visited
+    # Start of the walk that visited each node, or 0 if it was not visited.
+    state = np.zeros(len(heads), dtype=np.int64)
     state[0] = -1
     for start in range(1, len(heads)):
         node = start

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
@@ -30,7 +30,8 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
         path: path of the file, or of an existing folder, in which `anchors.safetensors` is written.
         anchors: anchors of each layer, which must all have the same words.
     """
-    if len({(of_layer.words, of_layer.lang) for of_layer in anchors.values()}) != 1:
+    vocabularies = {(of_layer.words, of_layer.lang) for of_layer in anchors.values()}
+    if len(vocabularies) != 1:
         raise SettingError(
             "the anchors of all layers must have the same words and the same language"
         )
@@ -38,9 +39,10 @@ def save_anchors(path: str | PathLike[str], anchors: Mapping[int, Anchors]) -> N
     tensors: dict[str, np.ndarray] = {"counts": first.counts.astype(np.int64)}
     for layer, of_layer in anchors.items():
         tensors[f"{layer}.vectors"] = of_layer.vectors
-        for name in ("variances", "norms"):
-            if (values := getattr(of_layer, name)) is not None:
-                tensors[f"{layer}.{name}"] = np.asarray(values, dtype=np.float64)
+        if of_layer.variances is not None:
+            tensors[f"{layer}.variances"] = np.asarray(of_layer.variances, dtype=np.float64)
+        if of_layer.norms is not None:
+            tensors[f"{layer}.norms"] = np.asarray(of_layer.norms, dtype=np.float64)
     about = {"words": first.words, "lang": first.lang, "layers": list(anchors)}
     write_arrays(_file(path), tensors, {"calque": "anchors", "about": json_text(about)})
 
@@ -58,22 +60,31 @@ def open_anchors(path: str | PathLike[str]) -> dict[int, Anchors]:
             )
         anchors = {}
         for layer in about["layers"]:
-            parts = [
+            of_layer = Anchors(
+                words,
                 arrays[f"{layer}.vectors"],
-                *(arrays.get(f"{layer}.{name}") for name in ("variances", "norms")),
-            ]
-            if any(part is not None and len(part) != len(words) for part in (counts, *parts)):
-                raise ValueError(f"layer {layer} must have exactly one anchor for each word")
-            if not all(part.dtype.kind == "f" for part in parts if part is not None):
-                raise ValueError(f"layer {layer} must contain decimal numbers")
-            if not all(np.isfinite(part).all() for part in parts if part is not None):
-                raise ValueError(f"layer {layer} contains NaN or infinity")
-            anchors[int(layer)] = Anchors(
-                words, parts[0], counts, about["lang"], parts[1], parts[2]
+                counts,
+                about["lang"],
+                variances=arrays.get(f"{layer}.variances"),
+                norms=arrays.get(f"{layer}.norms"),
             )
+            _check_layer(layer, of_layer)
+            anchors[int(layer)] = of_layer
     except (KeyError, ValueError, TypeError, IndexError, OverflowError, RecursionError) as error:
         raise InputError(f"not an anchor file saved by calque ({error!r})", path=where) from error
     return anchors
+
+
+def _check_layer(layer: int, anchors: Anchors) -> None:
+    """Raise a `ValueError` if the arrays of one layer in a file are invalid."""
+    optional = (anchors.variances, anchors.norms)
+    arrays = [anchors.vectors, *(array for array in optional if array is not None)]
+    if any(len(array) != len(anchors.words) for array in (anchors.counts, *arrays)):
+        raise ValueError(f"layer {layer} must have exactly one anchor for each word")
+    if any(array.dtype.kind != "f" for array in arrays):
+        raise ValueError(f"layer {layer} must contain decimal numbers")
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise ValueError(f"layer {layer} contains NaN or infinity")
 
 
 def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]) -> None:
@@ -88,11 +99,11 @@ def write_avg_embeds(folder: str | PathLike[str], anchors: Mapping[int, Anchors]
     path.mkdir(parents=True, exist_ok=True)
     norms: dict[str, object] = {}
     for layer, of_layer in anchors.items():
-        if wrong := [word for word in of_layer.words if word.split() != [word]]:
-            raise SettingError(
-                "words in word2vec text files must be non-empty and without spaces, got "
-                f"{wrong[0]!r}"
-            )
+        for word in of_layer.words:
+            if word.split() != [word]:
+                raise SettingError(
+                    f"words in word2vec text files must be non-empty and without spaces, got {word!r}"
+                )
         rows = zip(of_layer.words, of_layer.vectors, strict=True)
         lines = (f"{word} {' '.join(map(str, vector))}\n" for word, vector in rows)
         head = f"{len(of_layer)} {of_layer.vectors.shape[1]}\n"
@@ -118,64 +129,70 @@ def read_avg_embeds(
         InputError: a file is missing or malformed.
     """
     path = Path(folder)
-    names = ((file, _PUBLISHED.fullmatch(file.name)) for file in path.glob("avg_embeds_*.txt"))
-    files = {int(match[1]): file for file, match in names if match}
+    files: dict[int, Path] = {}
+    for file in path.glob("avg_embeds_*.txt"):
+        match = _PUBLISHED.fullmatch(file.name)
+        if match:
+            files[int(match[1])] = file
     if not files:
         raise InputError("the folder contains no avg_embeds_LAYER.txt", path=path)
     norms: dict[int, float] = {}
     occurrences = np.zeros(0, dtype=np.int64)
     record_path = path / "norms.json"
     if record_path.exists():
-        try:
-            record = json.loads(record_path.read_text(encoding="utf-8"))
-            norms = {
-                layer: float(record[name])
-                for layer in files
-                if (name := f"avg_norm_layer_{layer}") in record
-            }
-            occurrences = np.array(
-                [int(count) for count in record.get("occurrences", [])], dtype=np.int64
-            )
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            AttributeError,
-            OverflowError,
-            RecursionError,
-        ) as error:
-            raise InputError(
-                f"must be a JSON object with mean norms ({error!r})", path=record_path
-            ) from error
+        norms, occurrences = _read_norms(record_path, files)
     anchors = {}
     for layer, file in sorted(files.items()):
-        try:
-            with open(file, "rb") as lines:
-                n, dim = map(int, next(lines, b"").split())
-                if (
-                    n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size
-                ):  # each number takes at least two bytes
-                    raise ValueError
-                words, vectors = read_rows(lines, file, n, dim, limit=n)
-                if lines.read(1) or any("\ufffd" in word for word in words):
-                    raise InputError(
-                        f"must contain {n:,} words after the header, in UTF-8", path=file
-                    )
-        except OSError as error:
-            raise InputError(f"cannot be read ({error})", path=file) from error
-        except ValueError:
-            fact = (
-                "must contain the numbers of words and dimensions, and the file must be large "
-                "enough for them"
-            )
-            raise InputError(fact, path=file, line=1) from None
-        counts = (
-            occurrences.copy()
-            if len(occurrences) == len(words)
-            else np.zeros(len(words), dtype=np.int64)
-        )
+        words, vectors = _read_word2vec(file)
+        counts = np.zeros(len(words), dtype=np.int64)
+        if len(occurrences) == len(words):
+            counts = occurrences.copy()
         anchors[layer] = Anchors(tuple(words), vectors, counts, lang)
     return anchors, norms
+
+
+def _read_norms(path: Path, layers: Iterable[int]) -> tuple[dict[int, float], np.ndarray]:
+    """Read `norms.json`, and return the mean norms by layer and the word frequencies."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        norms = {}
+        for layer in layers:
+            name = f"avg_norm_layer_{layer}"
+            if name in record:
+                norms[layer] = float(record[name])
+        occurrences = [int(count) for count in record.get("occurrences", [])]
+        return norms, np.array(occurrences, dtype=np.int64)
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise InputError(f"must be a JSON object with mean norms ({error!r})", path=path) from error
+
+
+def _read_word2vec(file: Path) -> tuple[list[str], np.ndarray]:
+    """Read the words and vectors of a file in word2vec text format."""
+    try:
+        with open(file, "rb") as lines:
+            n, dim = map(int, next(lines, b"").split())
+            # Each number takes at least two bytes, so a wrong header cannot exhaust the memory.
+            if n < 0 or dim < 1 or 2 * n * dim > file.stat().st_size:
+                raise ValueError
+            words, vectors = read_rows(lines, file, n, dim, limit=n)
+            if lines.read(1) or any("\ufffd" in word for word in words):
+                raise InputError(f"must contain {n:,} words after the header, in UTF-8", path=file)
+    except OSError as error:
+        raise InputError(f"cannot be read ({error})", path=file) from error
+    except ValueError:
+        fact = (
+            "must contain the numbers of words and dimensions, and the file must be large enough "
+            "for them"
+        )
+        raise InputError(fact, path=file, line=1) from None
+    return words, vectors
 
 
 def _file(path: str | PathLike[str]) -> str:

@@ -116,9 +116,8 @@ class AnchorSums:
         self.n_sentences = self.uncovered = 0
         self._counts = np.zeros(0, dtype=np.int64)
         self._sums = {layer: np.zeros((0, dim)) for layer in self.layers}
-        self._lengths = {
-            layer: np.zeros((0, 2)) for layer in self.layers
-        }  # sums of squared norms and of norms
+        # Sums of squared norms and of norms.
+        self._lengths = {layer: np.zeros((0, 2)) for layer in self.layers}
         self._grow(len(self._numbers))
 
     @property
@@ -162,29 +161,33 @@ class AnchorSums:
         or −1, int64 `[n]`.
         """
         self._grow(len(self._numbers))
+        # Sort the vectors by type, and drop those without a type, which come first.
         rows = np.argsort(codes, kind="stable")
         rows = rows[np.searchsorted(codes[rows], 0) :]
-        of_rows = codes[rows]
-        first = np.flatnonzero(np.diff(of_rows, prepend=-1))
+        types = codes[rows]
+        # Ignore the occurrences of a type beyond the limit.
+        first = np.flatnonzero(np.diff(types, prepend=-1))
         sizes = np.diff(first, append=len(rows))
-        number = np.arange(len(rows)) - np.repeat(
-            first, sizes
-        )  # index of each occurrence within its type
-        wanted = self._counts[of_rows] + number < (self.most_occurrences or _NO_LIMIT)
-        rows, of_rows = rows[wanted], of_rows[wanted]
-        self._counts += np.bincount(of_rows, minlength=len(self._counts))
+        occurrence = np.arange(len(rows)) - np.repeat(first, sizes)
+        wanted = self._counts[types] + occurrence < (self.most_occurrences or _NO_LIMIT)
+        rows, types = rows[wanted], types[wanted]
+        self._counts += np.bincount(types, minlength=len(self._counts))
         for start in range(0, len(rows), _BLOCK):
-            types, first = np.unique(of_rows[start : start + _BLOCK], return_index=True)
-            bounds = list(zip(first, [*first[1:], None], strict=True))
+            part = slice(start, start + _BLOCK)
             for layer in self.layers:
-                block = np.asarray(data[layer][rows[start : start + _BLOCK]], dtype=np.float64)
-                squares = np.einsum("ij,ij->i", block, block)
-                self._lengths[layer][types] += np.add.reduceat(
-                    np.stack([squares, np.sqrt(squares)], axis=1), first
-                )
-                sums = self._sums[layer]
-                for code, (a, b) in zip(types, bounds, strict=True):
-                    sums[code] += block[a:b].sum(axis=0)
+                block = np.asarray(data[layer][rows[part]], dtype=np.float64)
+                self._add_block(layer, types[part], block)
+
+    def _add_block(self, layer: int, types: np.ndarray, vectors: np.ndarray) -> None:
+        """Add float64 vectors, `[n, dim]`, that are sorted by type."""
+        distinct, first = np.unique(types, return_index=True)
+        squares = np.einsum("ij,ij->i", vectors, vectors)
+        lengths = np.stack([squares, np.sqrt(squares)], axis=1)
+        self._lengths[layer][distinct] += np.add.reduceat(lengths, first)
+        sums = self._sums[layer]
+        last = np.append(first[1:], len(vectors))
+        for code, start, stop in zip(distinct, first, last, strict=True):
+            sums[code] += vectors[start:stop].sum(axis=0)
 
     def wanted(self, sentences: Sentences) -> np.ndarray:
         """Return the mask of sentences that contain words to sum, bool `[n_sentences]`; other
@@ -193,7 +196,9 @@ class AnchorSums:
         if self.is_open and self.most_occurrences is None:
             return np.ones(len(sentences), dtype=bool)
         codes = self._codes(sentences, grow=False)
-        needs = np.append(self.counts < (self.most_occurrences or _NO_LIMIT), self.is_open)[codes]
+        # The last element is that of index −1, out-of-vocabulary words.
+        is_needed = np.append(self.counts < (self.most_occurrences or _NO_LIMIT), self.is_open)
+        needs = is_needed[codes]
         wanted = np.zeros(len(sentences), dtype=bool)
         wanted[np.repeat(np.arange(len(sentences)), sentences.lengths())[needs]] = True
         return wanted
@@ -236,7 +241,8 @@ class AnchorSums:
         Raises:
             SettingError: the layers, dimensions or languages differ.
         """
-        mine, theirs = ((sums.dim, sums.layers, sums.lang) for sums in (self, other))
+        mine = (self.dim, self.layers, self.lang)
+        theirs = (other.dim, other.layers, other.lang)
         if mine != theirs:
             raise SettingError(
                 f"sums must have equal dimensions, layers and languages, got {mine} and {theirs}"
@@ -264,18 +270,17 @@ class AnchorSums:
         words = tuple(names[k] for k in order)
         anchors = {}
         for layer in self.layers:
-            vectors, spread = (
-                np.empty((len(order), self.dim), dtype=np.float32),
-                np.empty(len(order)),
-            )
+            vectors = np.empty((len(order), self.dim), dtype=np.float32)
+            squared_norms = np.empty(len(order))  # of the means, in float64
             for start in range(0, len(order), _BLOCK):
-                some = slice(start, start + _BLOCK)
-                means = self._sums[layer][order[some]] / counts[some, None]
-                vectors[some], spread[some] = means, np.einsum("ij,ij->i", means, means)
-            squares, norms = (self._lengths[layer][order] / counts[:, None]).T
-            anchors[layer] = Anchors(
-                words, vectors, counts, self.lang, np.maximum(squares - spread, 0.0), norms
-            )
+                part = slice(start, start + _BLOCK)
+                means = self._sums[layer][order[part]] / counts[part, None]
+                vectors[part] = means
+                squared_norms[part] = np.einsum("ij,ij->i", means, means)
+            mean_squares, norms = (self._lengths[layer][order] / counts[:, None]).T
+            # Mean ‖x − x̄‖² = mean ‖x‖² − ‖x̄‖², which rounding can make negative.
+            variances = np.maximum(mean_squares - squared_norms, 0.0)
+            anchors[layer] = Anchors(words, vectors, counts, self.lang, variances, norms)
         return anchors
 
     # -- disk
@@ -321,28 +326,12 @@ class AnchorSums:
             about = json.loads(metadata["about"])
             sums = cls(
                 about["dim"],
-                **{name: about[name] for name in ("layers", "most_occurrences", "lang")},
+                layers=about["layers"],
+                most_occurrences=about["most_occurrences"],
+                lang=about["lang"],
             )
             sums._numbers = {word: k for k, word in enumerate(about["words"])}
-            n = len(sums._numbers)
-            if any(arrays[f"{layer}.sums"].shape != (n, sums.dim) for layer in sums.layers):
-                raise ValueError("the number of sums must equal the number of words")
-            sums._grow(n)
-            counts = np.array(arrays["counts"])
-            if counts.dtype != np.int64 or counts.shape != (n,) or (counts < 0).any():
-                raise ValueError(
-                    "the counts must be one non-negative whole number (int64) for each word"
-                )
-            sums._counts = counts
-            for name, array in sums._arrays().items():
-                if arrays[name].dtype.kind != "f":
-                    raise ValueError(
-                        f"{name} must contain decimal numbers, but has the data type "
-                        f"{arrays[name].dtype}"
-                    )
-                array[...] = arrays[name].reshape(array.shape)
-            if not all(np.isfinite(array).all() for array in sums._arrays().values()):
-                raise ValueError("the sums contain NaN or infinity")
+            sums._fill(arrays)
             sums.is_open = about["is_open"]
             sums.n_sentences, sums.uncovered = about["n_sentences"], about["uncovered"]
         except (
@@ -359,6 +348,29 @@ class AnchorSums:
             ) from error
         return sums
 
+    def _fill(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Copy the arrays of a file, and raise a `ValueError` if one of them is invalid."""
+        n = len(self._numbers)
+        for layer in self.layers:
+            if arrays[f"{layer}.sums"].shape != (n, self.dim):
+                raise ValueError("the number of sums must equal the number of words")
+        self._grow(n)
+        counts = np.array(arrays["counts"])
+        if counts.dtype != np.int64 or counts.shape != (n,) or (counts < 0).any():
+            raise ValueError(
+                "the counts must be one non-negative whole number (int64) for each word"
+            )
+        self._counts = counts
+        for name, array in self._arrays().items():
+            if arrays[name].dtype.kind != "f":
+                raise ValueError(
+                    f"{name} must contain decimal numbers, but has the data type "
+                    f"{arrays[name].dtype}"
+                )
+            array[...] = arrays[name].reshape(array.shape)
+            if not np.isfinite(array).all():
+                raise ValueError("the sums contain NaN or infinity")
+
 
 def anchors_of(
     sentences: Sentences, embeddings: Embeddings, *, at_least: int = 1, most: int | None = None
@@ -372,6 +384,7 @@ def anchors_of(
 
 
 def _longer(array: np.ndarray, size: int) -> np.ndarray:
+    """Return a copy of the array with `size` rows; the additional rows are 0."""
     longer = np.zeros((size, *array.shape[1:]), dtype=array.dtype)
     longer[: len(array)] = array
     return longer

@@ -23,13 +23,15 @@ def environment() -> dict[str, Any]:
 
     from calque.distributed import world_size
 
-    return {
-        **({} if (command := command_line()) is None else {"command": command}),
+    record: dict[str, Any] = {}
+    command = command_line()
+    if command is not None:
+        record["command"] = command
+    versions = {"python": platform.python_version()}
+    versions |= {name: version(name) for name in _LIBRARIES}
+    return record | {
         "calque": VERSION,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in _LIBRARIES},
-        },
+        "versions": versions,
         "threads": torch.get_num_threads(),  # affects the last digits of trained weights
         "processes": world_size(),
         "hardware": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
@@ -38,16 +40,17 @@ def environment() -> dict[str, Any]:
 
 def command_line() -> str | None:
     """Return the command line in shell syntax, or None if the program is not calque. Absolute paths
-    are shortened to file names, because the record is published with the encoder."""
+    are shortened to file names, because the record is published with the encoder.
+    """
     program = Path(sys.argv[0])
-    if program.stem != "calque" and (program.parent.name, program.name) != (
-        "calque",
-        "__main__.py",
-    ):
+    is_module = program.parts[-2:] == ("calque", "__main__.py")  # python -m calque
+    if program.stem != "calque" and not is_module:
         return None
     return shlex.join(["calque", *(_without_folders(word) for word in sys.argv[1:])])
 
 
 def _without_folders(word: str) -> str:
     before, equals, path = word.rpartition("=")  # the word can be LANG=FILE or --option=FILE
-    return before + equals + (Path(path).name if os.path.isabs(path) else path)
+    if os.path.isabs(path):
+        path = Path(path).name
+    return before + equals + path

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from torch import Tensor, nn
 
 from calque import launched
 from calque.errors import SettingError
+
+if TYPE_CHECKING:
+    from accelerate import PartialState
 
 # Error messages of Gloo and NCCL when another process has ended.
 _GONE = (
@@ -32,18 +35,15 @@ _GONE = (
     "Socket Timeout",
 )
 
-# : gradients with at most this number of elements are sent together, because each message adds
-# latency
+# gradients with at most this number of elements are sent together, because each message adds latency
 SMALL_GRADIENT = 1 << 16
 
 
 def lost_peer(error: BaseException) -> bool:
     """Return whether an error indicates that another process of this run has ended."""
-    return (
-        launched.count() > 1
-        and isinstance(error, RuntimeError | OSError)
-        and any(s in str(error) for s in _GONE)
-    )
+    if launched.count() <= 1 or not isinstance(error, RuntimeError | OSError):
+        return False
+    return any(message in str(error) for message in _GONE)
 
 
 def is_first() -> bool:
@@ -59,8 +59,8 @@ def meet() -> None:
 
 def world_size() -> int:
     """Return the number of processes of this run."""
-    together = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return torch.distributed.get_world_size() if together else 1
+    has_group = dist.is_available() and dist.is_initialized()
+    return dist.get_world_size() if has_group else 1
 
 
 def own_device() -> torch.device:
@@ -69,44 +69,40 @@ def own_device() -> torch.device:
     """
     if launched.uses_cpu() or not torch.cuda.is_available():
         return torch.device("cpu")
-    local = os.environ.get("LOCAL_RANK", "")
-    cards = torch.cuda.device_count()
-    return (
-        torch.device("cuda", int(local) % cards)
-        if local.isdecimal() and cards
-        else torch.device("cuda")
-    )
+    local_rank = os.environ.get("LOCAL_RANK", "")
+    n_gpus = torch.cuda.device_count()
+    if not local_rank.isdecimal() or not n_gpus:
+        return torch.device("cuda")
+    return torch.device("cuda", int(local_rank) % n_gpus)
 
 
-def state() -> Any:
+def state() -> PartialState:
     """Return accelerate's state for this process, and form the process group on the first call.
-    Raise a `SettingError` if several processes were started but cannot connect."""
+
+    Raises:
+        SettingError: several processes were started but cannot connect.
+    """
     from accelerate import PartialState
 
-    started = launched.count()
+    n_started = launched.count()
+    # accelerate forms a group of CPU processes only with this argument.
+    on_cpu = launched.uses_cpu() or (n_started > 1 and not torch.cuda.is_available())
     try:
-        # accelerate forms a group of CPU processes only with this argument.
-        found = PartialState(
-            cpu=launched.uses_cpu() or (started > 1 and not torch.cuda.is_available())
-        )
-    except (
-        ValueError,
-        RuntimeError,
-        OSError,
-    ) as error:  # no address, port in use, or missing process
-        raise SettingError(
-            _apart(started, (str(error).strip() or type(error).__name__).splitlines()[0])
-        ) from error
-    if found.num_processes < started:
-        raise SettingError(_apart(started, "each process would be a separate run"))
-    return found
+        process_state = PartialState(cpu=on_cpu)
+    except (ValueError, RuntimeError, OSError) as error:
+        # The address is missing, the port is in use, or a process is missing.
+        reason = str(error).strip() or type(error).__name__
+        raise _no_group(n_started, reason.splitlines()[0]) from error
+    if process_state.num_processes < n_started:
+        raise _no_group(n_started, "each process would be a separate run")
+    return process_state
 
 
-def _apart(started: int, why: str) -> str:
-    return (
-        f"WORLD_SIZE is {started}, but the processes could not form a group ({why}); start them "
-        "with torchrun or "
-        "accelerate launch, which also set RANK, LOCAL_RANK, MASTER_ADDR and MASTER_PORT"
+def _no_group(n_started: int, reason: str) -> SettingError:
+    return SettingError(
+        f"WORLD_SIZE is {n_started}, but the processes could not form a group ({reason}); start "
+        "them with torchrun or accelerate launch, which also set RANK, LOCAL_RANK, MASTER_ADDR and "
+        "MASTER_PORT"
     )
 
 
@@ -134,17 +130,16 @@ class Processes:
         if launched.uses_fsdp():
             raise SettingError(
                 "FSDP is not supported: each process needs the whole encoder; set "
-                "ACCELERATE_USE_FSDP=false, and train "
-                "adapters (--lora RANK) if the encoder and its optimiser state are too large for "
-                "one GPU"
+                "ACCELERATE_USE_FSDP=false, and train adapters (--lora RANK) if the encoder and its "
+                "optimiser state are too large for one GPU"
             )
-        found = state()
-        self.rank: int = found.process_index
-        self.world: int = found.num_processes
+        process_state = state()
+        self.rank: int = process_state.process_index
+        self.world: int = process_state.num_processes
         self.is_first = self.rank == 0
         # Tensors have devices such as "cuda:0" and "cpu", but accelerate names the CPU device
         # "cpu:0".
-        self.device: torch.device = torch.empty(0, device=found.device).device
+        self.device: torch.device = torch.empty(0, device=process_state.device).device
         self._precision = precision
 
     @classmethod
@@ -187,12 +182,13 @@ class Processes:
         width = max(counts)
         if self.world == 1 or not width:
             return rows
+        # `all_gather` needs equal shapes, so all processes pad to the largest number of rows.
         padded = rows.new_zeros(width, rows.shape[1])
         padded[: len(rows)] = rows.detach()
         gathered = [torch.empty_like(padded) for _ in counts]
         dist.all_gather(gathered, padded)
         parts = [part[:count] for part, count in zip(gathered, counts, strict=True)]
-        parts[self.rank] = rows
+        parts[self.rank] = rows  # the rows themselves, through which gradients flow
         return torch.cat(parts)
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -201,27 +197,38 @@ class Processes:
         """
         if self.world == 1:
             return
-        trained = [p for p in parameters if p.requires_grad]
-        present = torch.tensor([p.grad is not None for p in trained], dtype=torch.uint8).to(
-            self.device
-        )
-        dist.all_reduce(present, op=dist.ReduceOp.MAX)
-        summed = [p for p, somewhere in zip(trained, present.tolist(), strict=True) if somewhere]
-        for p in summed:
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad.contiguous()
-        sent: list[Any] = [
-            dist.all_reduce(p.grad, async_op=True) for p in summed if p.numel() > SMALL_GRADIENT
-        ]
-        small = [p.grad for p in summed if p.grad is not None and p.numel() <= SMALL_GRADIENT]
+        gradients = self._gradients(parameters)
+        small = [gradient for gradient in gradients if gradient.numel() <= SMALL_GRADIENT]
+        large = [gradient for gradient in gradients if gradient.numel() > SMALL_GRADIENT]
+        # Large gradients are sent in the background while the small ones are summed.
+        messages = [dist.all_reduce(gradient, async_op=True) for gradient in large]
         if small:
             total = torch.cat([gradient.flatten() for gradient in small])
             dist.all_reduce(total)
-            for gradient, part in zip(
-                small, total.split([gradient.numel() for gradient in small]), strict=True
-            ):
+            sizes = [gradient.numel() for gradient in small]
+            for gradient, part in zip(small, total.split(sizes), strict=True):
                 gradient.copy_(part.view_as(gradient))
-        for message in sent:
+        for message in messages:
+            assert message is not None  # asynchronous calls return a handle
             message.wait()
+
+    def _gradients(self, parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+        """Return the gradients to sum, in the same order in all processes; a gradient that is None
+        only in some processes is set to 0 there.
+        """
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        has_gradient = [parameter.grad is not None for parameter in trained]
+        in_any = torch.tensor(has_gradient, dtype=torch.uint8).to(self.device)
+        dist.all_reduce(in_any, op=dist.ReduceOp.MAX)
+        gradients = []
+        for parameter, is_summed in zip(trained, in_any.tolist(), strict=True):
+            if not is_summed:
+                continue
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            parameter.grad = parameter.grad.contiguous()
+            gradients.append(parameter.grad)
+        return gradients
 
     def sum_numbers(self, numbers: Tensor) -> Tensor:
         """Return the element-wise sum of `numbers` over the processes."""
@@ -235,6 +242,6 @@ class Processes:
         """Return the maximum of `number` over the processes."""
         if self.world == 1:
             return number
-        every = torch.tensor([number], dtype=torch.int64).to(self.device)
-        dist.all_reduce(every, op=dist.ReduceOp.MAX)
-        return int(every)
+        maximum = torch.tensor([number], dtype=torch.int64).to(self.device)
+        dist.all_reduce(maximum, op=dist.ReduceOp.MAX)
+        return int(maximum)

@@ -56,10 +56,12 @@ class MatchedEnds(nn.Module):
         n_words = int(lengths[:n].sum())
         states = self.encoding(self.dropout(rows), lengths)
         aligned = soft_alignment(states, lengths)[:n_words]
-        asked = maxima(states[n_words:], lengths[n:])
-        own = states[:n_words]
-        whole = asked.repeat_interleave(lengths[:n].to(rows.device), dim=0)
-        compared = torch.cat([own, aligned, own - aligned, own * aligned, whole], dim=1)
+        questions = maxima(states[n_words:], lengths[n:])
+        passages = states[:n_words]
+        question_of_word = questions.repeat_interleave(lengths[:n].to(rows.device), dim=0)
+        compared = torch.cat(
+            [passages, aligned, passages - aligned, passages * aligned, question_of_word], dim=1
+        )
         composed = self.composition(self.dropout(self.projection(compared).relu()), lengths[:n])
         return self.out(self.dropout(composed))
 
@@ -82,12 +84,13 @@ def end_losses(scores: Tensor, owner: Tensor, words: Tensor, right: Tensor) -> T
     total = scores.new_zeros(n)
     for side in range(2):
         column = scores[:, side]
-        hit = words == right[owner, side]
-        has_answer = torch.zeros(n, dtype=torch.bool, device=scores.device).index_fill(
-            0, owner[hit], True
-        )
-        everything, answer = _log_sums(column, owner, n), _log_sums(column[hit], owner[hit], n)
-        total = total + torch.where(has_answer, everything - answer, 0.0) / 2
+        is_answer = words == right[owner, side]
+        has_answer = torch.zeros(n, dtype=torch.bool, device=scores.device)
+        has_answer = has_answer.index_fill(0, owner[is_answer], True)
+        # −log softmax = log Σ exp(all words) − log exp(answer word)
+        all_words = _log_sums(column, owner, n)
+        answer_word = _log_sums(column[is_answer], owner[is_answer], n)
+        total = total + torch.where(has_answer, all_words - answer_word, 0.0) / 2
     return total
 
 
@@ -112,18 +115,22 @@ def best_ends(scores: np.ndarray, owner: np.ndarray, n: int, max_words: int) -> 
         first and last row of each span, int64 `[n, 2]`, or −1 for a question without rows.
     """
     first, last = scores[:, 0], scores[:, 1]
-    best, length = first + last, np.zeros(len(scores), dtype=np.int64)
+    # Score and additional words of the best span that starts at each row, at first one word.
+    best, additional = first + last, np.zeros(len(scores), dtype=np.int64)
     for more in range(1, min(max_words, len(scores))):
-        together = owner[:-more] == owner[more:]
-        if not together.any():
+        same_question = owner[:-more] == owner[more:]
+        if not same_question.any():
             break
-        sums = np.where(together, first[:-more] + last[more:], -np.inf)
+        sums = np.where(same_question, first[:-more] + last[more:], -np.inf)
         better = sums > best[:-more]
-        best[:-more][better], length[:-more][better] = sums[better], more
+        best[:-more][better] = sums[better]
+        additional[:-more][better] = more
     top = np.full(n, -np.inf)
     np.maximum.at(top, owner, best)
     rows = np.flatnonzero(best == top[owner])
-    questions, which = np.unique(owner[rows], return_index=True)
-    found = np.full((n, 2), -1, dtype=np.int64)
-    found[questions] = np.stack([rows[which], rows[which] + length[rows[which]]], axis=1)
-    return found
+    # `np.unique` returns the first of several equally good spans.
+    questions, index = np.unique(owner[rows], return_index=True)
+    starts = rows[index]
+    spans = np.full((n, 2), -1, dtype=np.int64)
+    spans[questions] = np.stack([starts, starts + additional[starts]], axis=1)
+    return spans

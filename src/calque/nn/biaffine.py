@@ -80,8 +80,9 @@ class Biaffine(nn.Module):
         left, right = _with_one(left, True), _with_one(right, self.bias_right)
         # One matrix product for all classes, [n, right] by [out * left, right], is faster than n
         # small products.
-        moved = F.linear(right, self.weight.flatten(0, 1)).view(len(left), self.out, left.shape[1])
-        return (moved * left[:, None]).sum(2)
+        projected = F.linear(right, self.weight.flatten(0, 1))
+        projected = projected.view(len(left), self.out, left.shape[1])  # W_k [y; 1]
+        return (projected * left[:, None]).sum(2)
 
     def arcs(self, dependents: Tensor, heads: Tensor, lengths: Tensor | Ragged) -> Tensor:
         """Score the root and every word of a sentence as the head of each word in the sentence.
@@ -99,18 +100,15 @@ class Biaffine(nn.Module):
         """
         ragged = Ragged.of(lengths, len(dependents))
         longest, device = int(ragged.lengths.max(initial=0)), dependents.device
-        moved = _with_one(dependents, True) @ self.weight[0]
-        sentence, position = (
-            torch.from_numpy(part).to(device) for part in (ragged.sentence, ragged.position)
-        )
-        queries = moved.new_zeros(len(ragged), longest, moved.shape[1]).index_put(
-            (sentence, position), moved
-        )
+        projected = _with_one(dependents, True) @ self.weight[0]  # [x; 1]ᵀ W
+        sentence = torch.from_numpy(ragged.sentence).to(device)
+        position = torch.from_numpy(ragged.position).to(device)
+        queries = projected.new_zeros(len(ragged), longest, projected.shape[1])
+        queries = queries.index_put((sentence, position), projected)
+        # Rows of the heads in the padded layout; padding points to the root and is masked below.
         places, offsets = torch.arange(longest + 1), torch.from_numpy(ragged.offsets[:-1, None])
         inside = places <= torch.from_numpy(ragged.lengths[:, None])
-        rows = (offsets + places).where(
-            inside & (places > 0), 0
-        )  # padding points to the root and is masked below
+        rows = (offsets + places).where(inside & (places > 0), 0)
         candidates = F.embedding(rows.to(device), _with_one(heads, self.bias_right))
         return (queries @ candidates.mT).masked_fill(~inside[:, None].to(device), -torch.inf)
 

@@ -29,16 +29,19 @@ def forbidden_in_bio(names: Sequence[str]) -> tuple[Tensor, Tensor]:
         >>> forbidden_in_bio(["B-X", "I-X", "O"])[0][2].tolist()
         [False, True, False]
     """
-    inside = [name[2:] if name.startswith("I-") else None for name in names]
-    span = [name[2:] if name.startswith(("B-", "I-")) else None for name in names]
-    start = torch.tensor([kind is not None for kind in inside])
+    # Label X of each tag B-X or I-X, and of each tag I-X; None for other tags.
+    span_label = [name[2:] if name.startswith(("B-", "I-")) else None for name in names]
+    inside_label = [name[2:] if name.startswith("I-") else None for name in names]
+    start = torch.tensor([label is not None for label in inside_label])
     if len(names) and bool(start.all()):
         raise SettingError(
             "tags must include B- tags or O in the BIO scheme, got only I- tags: "
             f"{', '.join(names)}"
         )
-    follows = [[kind is None or kind == before for kind in inside] for before in span]
-    return ~torch.tensor(follows).view(len(names), -1), start
+    transitions = []
+    for previous in span_label:
+        transitions.append([label is not None and label != previous for label in inside_label])
+    return torch.tensor(transitions).view(len(names), -1), start
 
 
 class ChainCRF(nn.Module):
@@ -76,13 +79,14 @@ class ChainCRF(nn.Module):
         self.transitions = nn.Parameter(torch.empty(n_tags, n_tags).uniform_(-0.1, 0.1))
         self.start = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
         self.end = nn.Parameter(torch.empty(n_tags).uniform_(-0.1, 0.1))
-        masks = forbidden or [
-            torch.zeros(part.shape, dtype=torch.bool) for part in (self.transitions, self.start)
-        ]
-        for name, mask in zip(("transitions", "start"), masks, strict=True):
-            self.register_buffer(
-                f"_forbidden_{name}", mask, persistent=False
-            )  # rebuilt from the tag names
+        if forbidden is None:
+            forbidden = (
+                torch.zeros(n_tags, n_tags, dtype=torch.bool),
+                torch.zeros(n_tags, dtype=torch.bool),
+            )
+        # Not saved, because the masks are rebuilt from the tag names.
+        self.register_buffer("_forbidden_transitions", forbidden[0], persistent=False)
+        self.register_buffer("_forbidden_start", forbidden[1], persistent=False)
 
     def log_likelihood(self, scores: Tensor, tags: Tensor, lengths: Tensor | Ragged) -> Tensor:
         """Return log p(tags | scores) for each sentence.
@@ -103,30 +107,29 @@ class ChainCRF(nn.Module):
         return total.to(torch.promote_types(scores.dtype, torch.float32))
 
     def _score(self, scores: Tensor, tags: Tensor, ragged: Ragged) -> Tensor:
-        sentence, first, last = (
-            torch.from_numpy(part).to(scores.device)
-            for part in (
-                ragged.sentence,
-                ragged.offsets[ragged.order],
-                ragged.offsets[ragged.order + 1] - 1,
-            )
-        )
-        later = (sentence[1:] == sentence[:-1]).nonzero().squeeze(1)
-        total = scores.new_zeros(len(ragged))
-        for owner, value in (
-            (sentence, scores.gather(1, tags[:, None]).squeeze(1)),
-            (sentence[later], self.transitions.double()[tags[later], tags[later + 1]]),
-            (sentence[first], self.start.double()[tags[first]] + self.end.double()[tags[last]]),
-        ):
-            total = total.index_add(0, owner, value)
-        return total
+        """Return the score of each sentence's tag sequence, float64 `[n_sentences]`."""
+        device = scores.device
+        sentence = torch.from_numpy(ragged.sentence).to(device)
+        first = torch.from_numpy(ragged.offsets[ragged.order]).to(device)
+        last = torch.from_numpy(ragged.offsets[ragged.order + 1] - 1).to(device)
+        before = (sentence[1:] == sentence[:-1]).nonzero().squeeze(1)  # words with a successor
+        of_words = scores.gather(1, tags[:, None]).squeeze(1)
+        of_transitions = self.transitions.double()[tags[before], tags[before + 1]]
+        of_ends = self.start.double()[tags[first]] + self.end.double()[tags[last]]
+        total = scores.new_zeros(len(ragged)).index_add(0, sentence, of_words)
+        total = total.index_add(0, sentence[before], of_transitions)
+        return total.index_add(0, sentence[first], of_ends)
 
     def _log_partition(self, scores: Tensor, ragged: Ragged) -> Tensor:
+        """Return log Σ exp score(y) over all tag sequences, float64 `[n_sentences]`."""
         if not len(scores):
             return scores.new_zeros(len(ragged))
-        blocks = scores[torch.from_numpy(ragged.from_left).to(scores.device)].split(ragged.sizes)
-        alpha, ended, transitions = self.start.double() + blocks[0], [], self.transitions.double()
-        for block in blocks[1:]:
+        words = torch.from_numpy(ragged.from_left).to(scores.device)
+        first, *blocks = scores[words].split(ragged.sizes)
+        transitions = self.transitions.double()
+        # alpha[s, y]: log-sum over the tag sequences of sentence s so far that end with tag y
+        alpha, ended = self.start.double() + first, []
+        for block in blocks:
             ended.append(alpha[len(block) :])
             alpha = torch.logsumexp(alpha[: len(block), :, None] + transitions, dim=1) + block
         total = torch.logsumexp(torch.cat([alpha, *reversed(ended)]) + self.end.double(), dim=1)
@@ -144,14 +147,13 @@ class ChainCRF(nn.Module):
         """
         ragged = Ragged.of(lengths, len(scores))
         transitions = self.transitions.double().masked_fill(self._forbidden_transitions, -torch.inf)
-        start, end = (
-            self.start.double().masked_fill(self._forbidden_start, -torch.inf),
-            self.end.double(),
-        )
+        start = self.start.double().masked_fill(self._forbidden_start, -torch.inf)
+        end = self.end.double()
         if not len(scores):
             return torch.empty(0, dtype=torch.int64, device=scores.device)
         words = torch.from_numpy(ragged.from_left).to(scores.device)
         first, *blocks = scores.double()[words].split(ragged.sizes)
+        # delta[s, y]: score of the best tag sequence of sentence s so far that ends with tag y
         delta, ends, pointers = start + first, [], []
         for block in blocks:
             ends.append((delta + end).argmax(1))
@@ -161,7 +163,6 @@ class ChainCRF(nn.Module):
         tags = [(delta + end).argmax(1)]
         for at_end, pointer in zip(reversed(ends), reversed(pointers), strict=True):
             before = pointer.gather(1, tags[-1][:, None]).squeeze(1)
-            tags.append(
-                torch.cat([before, at_end[len(before) :]])
-            )  # sentences that end at this step come last
+            # Sentences that end at this step come last.
+            tags.append(torch.cat([before, at_end[len(before) :]]))
         return torch.empty_like(words).index_copy(0, words, torch.cat(tags[::-1]))

@@ -86,5 +86,5 @@ def soft_alignment(rows: Tensor, lengths: Tensor | Ragged) -> Tensor:
     matched = torch.from_numpy(np.flatnonzero(np.tile(both, 2)[ragged.sentence])).to(rows.device)
     pairs = MatchedSentences(first[both], second[both], device=rows.device)
     a, b = rows.index_select(0, matched).split([pairs.n_keys, pairs.n_queries])
-    found = torch.cat([attention(b, a, pairs.swapped()), attention(a, b, pairs)])
-    return torch.zeros_like(rows).index_copy(0, matched, found)
+    aligned = torch.cat([attention(b, a, pairs.swapped()), attention(a, b, pairs)])
+    return torch.zeros_like(rows).index_copy(0, matched, aligned)

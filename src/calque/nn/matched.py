@@ -38,9 +38,8 @@ class Side(NamedTuple):
         """
         place = np.arange(int(lengths.max()))
         held = place < lengths[:, None]
-        return cls(
-            *(torch.from_numpy(each).to(device) for each in (starts[:, None] + place * held, held))
-        )
+        places = starts[:, None] + place * held
+        return cls(torch.from_numpy(places).to(device), torch.from_numpy(held).to(device))
 
     def take(self, rows: Tensor) -> Tensor:
         """Arrange `rows`, `[n_rows, dim]`, in the padded layout, `[n, longest, dim]`."""
@@ -63,17 +62,15 @@ class MatchedSentences:
     def __init__(
         self, keys: np.ndarray, queries: np.ndarray, *, device: torch.device | str = "cpu"
     ):
-        m, n = np.asarray(keys, dtype=np.int64), np.asarray(queries, dtype=np.int64)
-        self.n_keys, self.n_queries = int(m.sum()), int(n.sum())
-        starts = offsets_of(m)[:-1], offsets_of(n)[:-1]
-        self.numbers = _alike(m, n)
-        self.groups = [
-            (
-                Side.of(starts[0][pairs], m[pairs], device),
-                Side.of(starts[1][pairs], n[pairs], device),
-            )
-            for pairs in self.numbers
-        ]
+        keys, queries = np.asarray(keys, dtype=np.int64), np.asarray(queries, dtype=np.int64)
+        self.n_keys, self.n_queries = int(keys.sum()), int(queries.sum())
+        key_starts, query_starts = offsets_of(keys)[:-1], offsets_of(queries)[:-1]
+        self.numbers = _alike(keys, queries)
+        self.groups: list[tuple[Side, Side]] = []
+        for pairs in self.numbers:
+            key_side = Side.of(key_starts[pairs], keys[pairs], device)
+            query_side = Side.of(query_starts[pairs], queries[pairs], device)
+            self.groups.append((key_side, query_side))
 
     def swapped(self) -> MatchedSentences:
         """Return the layout with keys and queries swapped."""
@@ -106,16 +103,18 @@ def attention(
     Returns:
         weighted means, `[n_queries, dim]`.
     """
-    found, places = [0 * queries[:0]], [torch.zeros(0, dtype=torch.int64, device=queries.device)]
+    # The empty first parts allow for a batch without sentence pairs.
+    means = [0 * queries[:0]]
+    places = [torch.zeros(0, dtype=torch.int64, device=queries.device)]
     for of_keys, of_queries in sentences.groups:
         values = of_keys.take(keys)
         scores = of_queries.take(queries) @ values.mT
         if nearest:
             scores = scores - values.square().sum(2)[:, None] / 2
         scores = (scale * scores).masked_fill(~of_keys.held[:, None], -torch.inf)
-        found.append((scores.softmax(2) @ values)[of_queries.held])
+        means.append((scores.softmax(2) @ values)[of_queries.held])
         places.append(of_queries.places[of_queries.held])
-    return torch.zeros_like(queries).index_copy(0, torch.cat(places), torch.cat(found))
+    return torch.zeros_like(queries).index_copy(0, torch.cat(places), torch.cat(means))
 
 
 def _alike(m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:

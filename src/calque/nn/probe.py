@@ -104,11 +104,8 @@ class Probe(nn.Module):
             rows: vectors of all words, `[W, dim]`.
             spans: first spans of all targets and, if targets are pairs of spans, second spans.
         """
-        return self.classify(
-            torch.cat(
-                [pool(rows, each) for pool, each in zip(self.pools, spans, strict=True)], dim=1
-            )
-        )
+        pooled = [pool(rows, of_pool) for pool, of_pool in zip(self.pools, spans, strict=True)]
+        return self.classify(torch.cat(pooled, dim=1))
 
     @staticmethod
     def losses(scores: Tensor, gold: Tensor) -> Tensor:

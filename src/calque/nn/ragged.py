@@ -64,18 +64,17 @@ class Ragged:
     @cached_property
     def sizes(self) -> list[int]:
         """Number of sentences that have a word at each position."""
-        running = np.bincount(self.lengths)[::-1].cumsum()[
-            ::-1
-        ]  # [t]: number of sentences with at least t words
-        return running[1:].tolist()
+        # at_least[t]: number of sentences with at least t words
+        at_least = np.bincount(self.lengths)[::-1].cumsum()[::-1]
+        return at_least[1:].tolist()
 
     @cached_property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
         """Sentence index and position in the sentence of each word, in time-major order."""
         sizes = np.array(self.sizes, dtype=np.int64)
-        return self.order[ranges(np.zeros_like(sizes), sizes)], np.repeat(
-            np.arange(len(sizes)), sizes
-        )
+        # At each position, the sentences that have not ended are the first ones of `order`.
+        sentence = self.order[ranges(np.zeros_like(sizes), sizes)]
+        return sentence, np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
     def from_left(self) -> np.ndarray:
@@ -116,7 +115,6 @@ class SentenceDropout(nn.Module):
         if not self.training or self.p == 0:
             return x
         ragged = Ragged.of(lengths, len(x))
-        mask = torch.empty(len(ragged), x.shape[1], dtype=x.dtype, device=x.device).bernoulli_(
-            1 - self.p
-        )
-        return x * mask.div_(1 - self.p)[torch.from_numpy(ragged.sentence).to(x.device)]
+        mask = torch.empty(len(ragged), x.shape[1], dtype=x.dtype, device=x.device)
+        mask.bernoulli_(1 - self.p).div_(1 - self.p)
+        return x * mask[torch.from_numpy(ragged.sentence).to(x.device)]

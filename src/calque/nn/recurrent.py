@@ -53,7 +53,9 @@ class StackedLSTM(nn.Module):
             return x.new_zeros(0, self.out_dim)
         words = torch.from_numpy(ragged.from_left).to(x.device)
         for number, layer in enumerate(self.layers):
-            x = self.dropout(x, ragged) if number else x
+            if number:
+                x = self.dropout(x, ragged)
+            # Time-major order is the order of PackedSequence, so no padding is needed.
             states = layer(PackedSequence(x[words], torch.tensor(ragged.sizes)))[0].data
             x = torch.empty_like(states).index_copy(0, words, states)
         return x

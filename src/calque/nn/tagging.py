@@ -50,9 +50,8 @@ class TaggingHead(nn.Module):
         states = self.drop(rows)
         if self.lstm is not None:
             states = self.drop(self.lstm(states, lengths))
-        return self.out(states), None if self.intent is None else self.intent(
-            means(states, lengths)
-        )
+        intents = None if self.intent is None else self.intent(means(states, lengths))
+        return self.out(states), intents
 
     def tag_losses(self, scores: Tensor, tags: Tensor, lengths: Tensor) -> Tensor:
         """Return −log p(gold tags) for each sentence, `[S]`."""
