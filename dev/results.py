@@ -436,12 +436,21 @@ def _fuzz(text: str) -> Iterator[dict[str, Any]]:
     yield {"cell": "all", "value": sum(sums.values()), **sums}
 
 
+def _speed(text: str) -> Iterator[dict[str, Any]]:
+    """Yield ratios of processor times that `python -m benchmarks.encode` and `csls` print."""
+    for loop, ratio in re.findall(r"as fast as (.+?) \(.*; ([\d.]+) in processor time\)", text):
+        yield {"cell": loop, "value": float(ratio)}
+    for ratio in re.findall(r"^CSLS .*, ([\d.]+) times its processor time", text, re.M):
+        yield {"cell": "CSLS", "value": float(ratio)}
+
+
 PARSERS: Mapping[str, Callable[[str], Iterator[dict[str, Any]]]] = {
     "aligners": _aligners,
     "memory": _memory,
     "layers": _layers,
     "neighbours": _neighbours,
     "fuzz": _fuzz,
+    "speed": _speed,
 }
 
 

@@ -39,17 +39,17 @@ def test_documents_equal_the_files_of_results(results, cells):
 
 def test_a_changed_cell_is_detected(results, tmp_path):
     shutil.copytree(results.FOLDER, tmp_path / "results")
-    path = tmp_path / "results" / "measured.jsonl"
+    path = tmp_path / "results" / "speed.jsonl"
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     for line in lines:
-        line["value"] = 1.5 if line["cell"] == "speed/csls" else line.get("value")
+        line["value"] = 1.5 if line["cell"] == "CSLS" else line.get("value")
     path.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     changed = "\n".join(
         results.differences(results.Cells(tmp_path / "results"), [ROOT / "docs" / "results.md"])
     )
     assert "-| CSLS" in changed
-    assert "1.91<!--=measured/speed/csls-->" in changed
-    assert "1.5<!--=measured/speed/csls-->" in changed
+    assert "1.93<!--=speed/CSLS:.2f-->" in changed
+    assert "1.50<!--=speed/CSLS:.2f-->" in changed
 
 
 def test_a_changed_number_in_a_document_is_detected(results, cells, tmp_path):
