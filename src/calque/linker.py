@@ -81,29 +81,30 @@ class Linker:
         **load: Any,
     ):
         self.aligner, self.encoder = _opened(model, load, method)
-        self._pivots = getattr(self.encoder, "pivots", None) if method is None else None
-        self.method, self.symmetrize, self.options = (
-            method or "mutual",
-            symmetrize or "one-to-one",
-            dict(options or {}),
-        )
+        self.method = method or "mutual"
+        self.symmetrize = symmetrize or "one-to-one"
+        self.options = dict(options or {})
         check_extraction(self.method)
         check_method(self.symmetrize)
+        # An encoder's own extraction method is used unless another method is requested.
+        self._pivots = getattr(self.encoder, "pivots", None) if method is None else None
+        if self.aligner is None and symmetrize is not None:
+            raise SettingError(
+                "symmetrize applies only to aligner tables, got an encoder; omit symmetrize"
+            )
         if self.aligner is None:
-            if symmetrize is not None:
-                raise SettingError(
-                    "symmetrize applies only to aligner tables, got an encoder; omit symmetrize"
-                )
-        elif method is not None or options or load:
+            self.langs = langs or ("", "")
+            return
+        if method is not None or options or load:
             raise SettingError(
                 "method, options and layers apply only to encoders, got the tables of an aligner; "
                 "omit these arguments"
             )
-        elif langs not in (None, self.aligner.langs):
+        self.langs = self.aligner.langs
+        if langs not in (None, self.langs):
             raise SettingError(
-                f"langs must be the tables' languages, {'-'.join(self.aligner.langs)}, got {langs}"
+                f"langs must be the tables' languages, {'-'.join(self.langs)}, got {langs}"
             )
-        self.langs = langs or (("", "") if self.aligner is None else self.aligner.langs)
 
     def link(self, source: Sequence[str], target: Sequence[str]) -> list[Link]:
         """Return the sorted links between the words of two sentences."""
@@ -115,14 +116,16 @@ class Linker:
         """Yield the sorted links of each sentence pair; the vectors of only `block` sentence pairs
         are in memory at a time.
         """
-        rest = iter(pairs)
-        while some := list(islice(rest, block)):
-            found = self.align(
-                ParallelCorpus.of([a for a, _ in some], [b for _, b in some], self.langs)
-            )
-            score = np.ones(len(found)) if found.posterior is None else found.posterior
-            links = list(map(Link, found.source.tolist(), found.target.tolist(), score.tolist()))
-            yield from (sorted(links[a:b]) for a, b in pairwise(found.offsets().tolist()))
+        remaining = iter(pairs)
+        while batch := list(islice(remaining, block)):
+            sources = [source for source, _ in batch]
+            targets = [target for _, target in batch]
+            aligned = self.align(ParallelCorpus.of(sources, targets, self.langs))
+            scores = np.ones(len(aligned)) if aligned.posterior is None else aligned.posterior
+            columns = (aligned.source.tolist(), aligned.target.tolist(), scores.tolist())
+            links = [Link(i, j, score) for i, j, score in zip(*columns, strict=True)]
+            for start, end in pairwise(aligned.offsets().tolist()):
+                yield sorted(links[start:end])
 
     def align(self, corpus: ParallelCorpus) -> WordPairs:
         """Return the word links of a corpus whose vectors fit in memory."""
@@ -151,13 +154,14 @@ class Linker:
         Raises:
             SettingError: the model is a statistical aligner, which has no vectors.
         """
-        sizes = corpus.source.lengths(), corpus.target.lengths()
-        data, at = mapped_array((int((sizes[0] * sizes[1]).sum()),), STORED, MEMORY), 0
+        n_source, n_target = corpus.source.lengths(), corpus.target.lengths()
+        data = mapped_array((int((n_source * n_target).sum()),), STORED, MEMORY)
+        start = 0
         for first in range(0, len(corpus), BLOCK):
             for matrix in self._matrices(corpus[first : first + BLOCK]):
-                data[at : at + matrix.size] = matrix.ravel()
-                at += matrix.size
-        return Similarities(data, *sizes)
+                data[start : start + matrix.size] = matrix.ravel()
+                start += matrix.size
+        return Similarities(data, n_source, n_target)
 
     def similarity(self, source: Sequence[str], target: Sequence[str]) -> np.ndarray:
         """Return cosines between two sentences' words, float32 `[source words, target words]`; NaN
@@ -184,9 +188,8 @@ def _opened(
         return model, None
     if isinstance(model, str | PathLike) and is_aligner(fspath(model)):
         return WordAligner.open(model), None
-    from calque.encoders.base import (
-        require,
-    )  # imports PyTorch, which statistical aligners do not need
+    # These modules import PyTorch, which statistical aligners do not need.
+    from calque.encoders.base import require
     from calque.encoders.loading import load_encoder
 
     if isinstance(model, str | PathLike):

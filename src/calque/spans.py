@@ -92,11 +92,14 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
         return "ioe"
     if not letters.isdisjoint("ESMW"):
         return "bioes"
-    words = _Words(codes, names, offsets)
+    return "iob1" if _is_iob1(_Words(codes, names, offsets)) else "iob2"
+
+
+def _is_iob1(words: _Words) -> bool:
+    """Return whether a span begins with I and every B directly follows a span of the same type."""
     follows_same_type = (words.role_before != _O) & (words.type_before == words.type)
     some_span_begins_with_i = bool((words.begins & (words.role == _I)).any())
-    every_b_follows_same_type = bool(follows_same_type[words.role == _B].all())
-    return "iob1" if some_span_begins_with_i and every_b_follows_same_type else "iob2"
+    return some_span_begins_with_i and bool(follows_same_type[words.role == _B].all())
 
 
 def unknown_tags(names: Sequence[str], scheme: Scheme) -> list[str]:

@@ -15,12 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from calque.errors import InputError, OutputError, SettingError, causes, interruption
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 # Subfolders of a temporary folder for the new and the replaced contents, and for the data from
 # which a run resumes. The temporary file of a single file is also called `new`.
@@ -142,15 +145,15 @@ def check_links(path: Path) -> None:
             ) from error
 
 
-def part_of(path: Path, kind: str = "part") -> Path:
+def part_of(path: Path, purpose: str = "part") -> Path:
     """Return a hidden temporary path next to a file or folder.
 
     Args:
         path: the file or folder.
-        kind: purpose of the path: "part" for unfinished output, "saving" for an encoder, "training"
+        purpose: use of the path: "part" for unfinished output, "saving" for an encoder, "training"
             for checkpoints, or "lock".
     """
-    return path.with_name(f".{path.name}.calque-{kind}")
+    return path.with_name(f".{path.name}.calque-{purpose}")
 
 
 def check_temporary(place: Path, *, files: bool = False) -> None:
@@ -342,19 +345,12 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
     new_folders = [folder for folder in path.parents if not folder.exists()]  # innermost first
     lock = FileLock(path, timeout=_PATIENCE if wait else 0)
     try:
-        for _ in range(100):  # another process may remove a folder at the same time
-            with suppress(FileNotFoundError, FileExistsError):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                lock.acquire()
-                break
+        _acquire(lock, path)
     except Timeout:
         raise SettingError(
             f"another process is writing {fspath(out)}; wait until it has finished, or choose "
             "another output"
         ) from None
-    except OSError as error:
-        if error.errno not in _CANNOT_LOCK:
-            raise  # after one of these errors, continue without a lock
     try:
         with naming(out):
             yield
@@ -366,6 +362,19 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         with suppress(OSError):  # a folder can contain other files
             for folder in new_folders:
                 folder.rmdir()
+
+
+def _acquire(lock: FileLock, path: Path) -> None:
+    """Acquire a lock at `path`; if the file system does not allow locks, continue without one."""
+    try:
+        for _ in range(100):  # another process may remove a folder at the same time
+            with suppress(FileNotFoundError, FileExistsError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                lock.acquire()
+                return
+    except OSError as error:
+        if error.errno not in _CANNOT_LOCK:
+            raise
 
 
 def _refuses_files(folder: Path) -> bool:

@@ -307,7 +307,10 @@ def read_rows(
         except InputError as error:
             raise InputError(error.fact, path=path, line=line) from None
         words.append(name)
-    if not n_rows or (n is not None and n_rows < min(n, limit or n)):
+    n_expected = 1 if n is None else max(n, 1)
+    if limit:
+        n_expected = min(n_expected, limit)
+    if n_rows < n_expected:
         fact = f"the header declares {n or 'no'} words, but the file ends after {n_rows}"
         raise InputError(fact, path=path, line=line)
     if n is not None and n_rows > n and skip is not None:

@@ -229,26 +229,43 @@ def sides(path: str | PathLike[str], langs: tuple[str, str]) -> list[tuple[str, 
     split = reference.parts[0] if reference.parts else row.splits[0]
     if split not in row.splits:
         raise InputError(f"expected one of the splits {', '.join(row.splits)}", path=path)
-    # Rows have two columns, one of them in English, or one column in the language of each
-    # configuration.
     with_english = len(row.columns) == 2
-    is_english = [best_match("en", [lang]) is not None for lang in langs]
-    if with_english:
-        foreign = [lang for lang, english in zip(langs, is_english, strict=True) if not english]
-        config = row.config_of(foreign[0]) if len(foreign) == 1 else None
-        configs = [config, config]
-        columns = [row.columns[int(english)] for english in is_english]
-    else:
-        configs = [row.config_of(lang) for lang in langs]
-        columns = [row.columns[0], row.columns[0]]
-    if None in configs:
+    columns = (
+        _columns_with_english(row, langs) if with_english else _columns_by_language(row, langs)
+    )
+    if columns is None:
         pairs = "English and one of " if with_english else "two of "
         raise InputError(
             f"{reference.name} has no {'-'.join(langs)} text, expected {pairs}{' '.join(row.tags)}",
             path=path,
         )
-    names = [f"{PREFIX}{row.repository}:{config}:{split}" for config in configs]
-    return list(zip(names, columns, strict=True))
+    return [(f"{PREFIX}{row.repository}:{config}:{split}", name) for config, name in columns]
+
+
+def _columns_with_english(row: NamedData, langs: tuple[str, str]) -> list[tuple[str, str]] | None:
+    """Return the configuration and column of each language, in a data set whose configurations have
+    a column in their language and one in English; None if it lacks the languages.
+    """
+    is_english = [best_match("en", [lang]) is not None for lang in langs]
+    if sum(is_english) != 1:
+        return None
+    config = row.config_of(langs[is_english.index(False)])
+    if config is None:
+        return None
+    return [(config, row.columns[int(english)]) for english in is_english]
+
+
+def _columns_by_language(row: NamedData, langs: tuple[str, str]) -> list[tuple[str, str]] | None:
+    """Return the configuration and column of each language, in a data set with one column, whose
+    configurations are parallel; None if it lacks a language.
+    """
+    columns = []
+    for lang in langs:
+        config = row.config_of(lang)
+        if config is None:
+            return None
+        columns.append((config, row.columns[0]))
+    return columns
 
 
 def repository_of(path: str | PathLike[str]) -> str | None:

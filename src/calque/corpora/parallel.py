@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from calque.corpora.by_name import PREFIX
 from calque.corpora.columns import HEADER
@@ -159,7 +159,7 @@ def read_parallel(
         MissingExtraError: a library that the format requires is not installed.
     """
     langs = two_languages(langs)
-    if on_error not in ("raise", "skip", "blank"):
+    if on_error not in get_args(OnError):
         raise SettingError(f"on_error must be 'raise', 'skip' or 'blank', got {on_error!r}")
     if limit is not None and limit < 0:
         raise SettingError(f"limit must be at least 0, got {limit}")
@@ -172,11 +172,8 @@ def read_parallel(
     split = [splitter(lang, pretokenized=pretokenized) for lang in langs]
     keep_lines = on_error == "skip" or limit is not None
     writer = TableWriter(content.columns, lines=keep_lines, texts=content.texts)
-    items = content.items if on_error == "blank" else _without_blank_end(content.items)
-    if limit is not None:
-        items = evenly_spaced(_usable(items, on_error, skipped, path), limit)
     with bar(None, unit=" lines", show=progress) as progress_bar:
-        for item in items:
+        for item in _chosen_items(content.items, on_error, limit, skipped, path):
             row = _segmented(item, split, writer.width) if isinstance(item, RawPair) else item
             if not isinstance(row, Flaw | Omission):
                 writer.add(*row)
@@ -219,6 +216,17 @@ def check_parallel(path: AnyPath, *, langs: tuple[str, str], format: str | None 
 def _nothing_read(content: RawCorpus, skipped: Skipped, path: str) -> InputError:
     reasons = str(skipped) or "the file is empty"
     return InputError(f"no sentence pair could be read: {reasons}{content.remedy()}", path=path)
+
+
+def _chosen_items(
+    items: Iterable[Item], on_error: OnError, limit: int | None, skipped: Skipped, path: str
+) -> Iterable[Item]:
+    """Return the items to read: without blank lines at the end, and with at most `limit` pairs."""
+    if on_error != "blank":
+        items = _without_blank_end(items)
+    if limit is not None:
+        items = evenly_spaced(_usable(items, on_error, skipped, path), limit)
+    return items
 
 
 def _usable(

@@ -91,28 +91,40 @@ def read_stanzas(path: str | PathLike[str], *, numbered: bool) -> Iterator[Stanz
     Args:
         numbered: whether the first column contains word numbers.
     """
-    flaw: Flaw | None = None
-    rows: list[str] = []
-    comments: list[str] = []
-    first = 0
+    block: list[tuple[int, str | Flaw]] = []  # numbers and lines of one sentence
     # The blank line at the end completes the last sentence.
     for number, line in enumerate(chain(read_lines(path), [""]), 1):
+        if isinstance(line, Flaw) or not _ends_sentence(line):
+            block.append((number, line))
+            continue
+        stanza = _stanza(block, numbered=numbered)
+        if stanza is not None:
+            yield stanza
+        block = []
+
+
+def _ends_sentence(line: str) -> bool:
+    return not line or line.isspace() or line.startswith(_DOCUMENT)
+
+
+def _stanza(lines: Sequence[tuple[int, str | Flaw]], *, numbered: bool) -> Stanza | Flaw | None:
+    """Return the sentence in consecutive lines, the first `Flaw` in it, or None if the lines contain
+    no rows.
+    """
+    rows: list[str] = []
+    comments: list[str] = []
+    first_line = 0
+    for number, line in lines:
         if isinstance(line, Flaw):
-            flaw = flaw or line
-        elif not line or line.isspace() or line.startswith(_DOCUMENT):
-            if flaw is not None:
-                yield flaw
-            elif rows:
-                yield Stanza(first, rows, comments)
-            flaw, rows, comments = None, [], []
-        elif not rows and is_comment(line, numbered=numbered):
+            return line
+        if not rows and is_comment(line, numbered=numbered):
             comments.append(line)
-        elif rows and _is_comment_inside(line, rows[0], numbered=numbered):
-            flaw = flaw or _flaw_of_comment(number, line)
-        else:
-            if not rows:
-                first = number
-            rows.append(line)
+            continue
+        if rows and _is_comment_inside(line, rows[0], numbered=numbered):
+            return _flaw_of_comment(number, line)
+        first_line = first_line or number
+        rows.append(line)
+    return Stanza(first_line, rows, comments) if rows else None
 
 
 def _flaw_of_comment(number: int, line: str) -> Flaw:
