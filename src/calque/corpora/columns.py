@@ -100,17 +100,20 @@ def find_columns(
     named_columns = _named_columns(first_row, langs)
     if named_columns is not None:
         return Columns(named_columns, header=number)
+    # Columns that some rows lack cannot contain a text.
     width = min(len(cells) for _, cells in rows)
     header = None
     if len(rows) > 2 and any(_names_numbers(rows, column) for column in range(width)):
         header, rows = number, rows[1:]
     numbers = tuple(column for column in range(width) if _all_match(_NUMBER, rows, column))
+    # A column of word links (`0-0 1-2`) is not a text either, but it may follow the texts.
     texts = []
     for column in range(width):
         if column not in numbers and not _all_match(LINK_LIKE, rows, column):
             texts.append(column)
     if len(texts) >= 2:
         return Columns((texts[0], texts[1]), numbers, header)
+    # One text beside a column of scores is probably half of a file; integers may be words.
     has_scores = any(_all_match(_FRACTION, rows, column) for column in numbers)
     if len(texts) == 1 and len(numbers) == width - 1 and has_scores:
         fact = (

@@ -127,6 +127,7 @@ def _slots(column: str) -> list[Slot]:
 def _tags(words: Sequence[Span], slots: Sequence[Slot]) -> tuple[list[str], int]:
     """Return the BIO tag of each word, and the number of slots that had to be repaired."""
     tags, repaired = ["O"] * len(words), 0
+    # Earlier slots have precedence over later ones, whatever their order in the file.
     for start, end, name in sorted(slots):
         inside = [k for k, (first, last) in enumerate(words) if first < end and last > start]
         free = [k for k in inside if tags[k] == "O"]
@@ -155,6 +156,7 @@ def _token_spans(text: str, tokenization: str) -> list[Span] | str:
         return "the last column must be empty, or JSON with tokenizations, tokens and tokenSpans"
     sizes = accumulate((len(character.encode()) for character in text), initial=0)
     character_at = {size: k for k, size in enumerate(sizes)}  # index of the character at each byte
+    # A position inside a character becomes −1, which no span in order has.
     from_bytes = [(character_at.get(start, -1), character_at.get(end, -1)) for start, end in spans]
     for candidate in (spans, from_bytes):
         words = [text[start:end] for start, end in candidate]

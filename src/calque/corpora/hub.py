@@ -68,6 +68,7 @@ def read_parallel_rows(path: str | PathLike[str], langs: tuple[str, str]) -> Raw
     if not data.first:
         return RawCorpus([], [])
     source, target = _text_columns(data.first, langs, path)
+    # Lists, objects and bytes cannot be written to a column of strings.
     metadata_names = []
     for name, values in data.first.items():
         is_nested = any(isinstance(value, list | dict | bytes) for value in values)
@@ -81,6 +82,7 @@ def _text_columns(
     first_values: Mapping[str, list], langs: tuple[str, str], path: str | PathLike[str]
 ) -> tuple[TextColumn, TextColumn]:
     """Find the columns of the two texts, given the first values of each column."""
+    # A column of translations maps languages to texts: {"en": …, "de": …}.
     for name, values in first_values.items():
         translations = next((value for value in values if isinstance(value, dict)), {})
         tags = best_matches(langs, translations)
@@ -90,6 +92,7 @@ def _text_columns(
     for name, values in first_values.items():
         if any(isinstance(value, str) for value in values):
             names.append(name)
+    # Columns are named after the languages: `en`, or `sentence_eng_Latn` as in FLORES.
     for prefix in ("", "sentence_", "text_"):
         by_language = {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}
         tags = best_matches(langs, by_language)
@@ -148,6 +151,7 @@ def _pairs_of_data_sets(
             yield _pair(number, row, row, source_column, target_column)
         return
     target_rows = open_rows(target[0]).rows
+    # `zip(strict=True)` would raise a ValueError that does not name the row.
     number = 0
     for number, source_row in source_rows:
         _, target_row = next(target_rows, (0, None))
@@ -221,6 +225,7 @@ def _tagged_sentence(
         intents: name of the intent, or an empty list if the data set has no intents.
         name_of: function that returns the name of a tag.
     """
+    # The numbers are only used in a message.
     n_words = len(words) if isinstance(words, list) else "no list of"
     n_tags = len(tags) if isinstance(tags, list) else "no list of"
     if not isinstance(words, list) or not isinstance(tags, list) or not words or n_words != n_tags:

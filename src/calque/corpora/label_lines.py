@@ -67,6 +67,7 @@ def read_header(path: str | PathLike[str]) -> Iterator[Row]:
         if isinstance(line, Flaw):
             yield number, line
         elif line.strip():
+            # The header is found, and `_cells` reads the remaining lines.
             yield from _cells(lines, line.split("\t"), " as in the first line")
 
 
@@ -99,6 +100,7 @@ def read_two_columns(path: str | PathLike[str]) -> Iterator[Row]:
         InputError: each column has more than 50 distinct values, or more than half as many distinct
             values as there are rows, or both columns have the same number of distinct values.
     """
+    # All lines are kept in memory, because the last one can still change the counts.
     lines = list(enumerate(read_lines(path), 1))
     rows = []
     for _, line in lines:

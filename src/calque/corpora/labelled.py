@@ -82,12 +82,14 @@ def read_labelled(
     split = splitter(lang, pretokenized=pretokenized)
     texts: list[Sequence[Sequence[str]]] = []
     lines, labels = [], []
-    is_requested: dict[str, bool] = {}  # for each language in the file
+    # whether each language in the file is the requested one; XNLI has all languages in one file
+    is_requested: dict[str, bool] = {}
     names: _Names | None = None
     for number, row in reader_of(LABELLED, path, format)(path):
         if isinstance(row, Flaw):
             losses.take(row)
             continue
+        # All rows have the columns of the first one.
         if names is None:
             names = _column_names(list(row), lang, path)
         language = None if names.lang is None else row.get(names.lang)
@@ -123,6 +125,7 @@ def _column_names(columns: Sequence[str], lang: str, path: str | PathLike[str]) 
     """
     spelling = {name.strip().lower(): name for name in columns}
     candidates: list[tuple[str, ...]] = [*TEXT_PAIRS, *((name,) for name in TEXTS)]
+    # In SICK-NL, the pair that other files name first is Dutch, so the English pair has precedence.
     if language_parts(lang)[0] == "en":
         candidates.insert(0, _ENGLISH_PAIR)
     texts = next((names for names in candidates if all(name in spelling for name in names)), None)
@@ -150,7 +153,7 @@ def _example(
             return Flaw(number, "missing value", f"{name} is {text!r:.40}, expected text")
         texts.append(text)
     label = row.get(names.label)
-    if isinstance(label, int):
+    if isinstance(label, int):  # JSON and data sets may have numbers as labels
         label = str(label)
     if not is_text(label):
         return Flaw(number, "missing value", f"{names.label} is {label!r:.40}, expected text")

@@ -57,6 +57,7 @@ def language_of(path: str | PathLike[str]) -> str | None:
     name = re.split(r"[/\\]", fspath(path))[-1]
     languages: dict[str, None] = {}  # distinct languages in order of occurrence
     for part in re.split(r"[._:]", name):
+        # `de-ba` is Bavarian in xSID; other parts after a hyphen are also accepted.
         code, *dialect = part.split("-")
         code = _OTHERS.get(code.lower(), code.lower())
         if code in _CODES and all(re.fullmatch(r"[A-Za-z0-9]{2,8}", piece) for piece in dialect):
@@ -68,6 +69,7 @@ def pair_in_name(path: str | PathLike[str]) -> tuple[str, str] | None:
     """Return the two languages in the name of a parallel text (`train.en-de.tsv`, `europarl.de_en`,
     `eng-fra.tmx`), or None if the name contains no pair of adjacent languages or more than one."""
     name = re.split(r"[/\\]", fspath(path))[-1].lower()
+    # Three-letter codes become two-letter codes, and other parts of the name stay as they are.
     codes = []
     for part in re.split(r"[._:-]", name):
         codes.append(TWO_LETTERS.get(part, _OTHERS.get(part, part)))

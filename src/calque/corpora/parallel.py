@@ -61,6 +61,7 @@ def find_source(
     if name.startswith(PREFIX):
         return Source([name], format if is_path(format) else "hub")
     try:
+        # A path that does not exist may be the common prefix of two files.
         exists = os.path.exists(name)
         if format == "moses" or (format == AUTO and not exists):
             pair = moses_files(name, langs)
@@ -165,6 +166,7 @@ def read_parallel(
         raise SettingError(f"limit must be at least 0, got {limit}")
     source = find_source(path, langs, format)
     content = _opened(source, langs)
+    # A saved corpus is already segmented, and its unusable lines were counted when it was saved.
     if isinstance(content, ParallelCorpus):
         chosen = spread_over(len(content), limit)
         return content if chosen is None else content.take(chosen)
@@ -246,7 +248,7 @@ def _usable(
 
 def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
     """Yield all items except blank lines at the end."""
-    blanks = []
+    blanks = []  # blank lines that have not been followed by other items
     for item in items:
         if isinstance(item, Flaw) and item.reason == BLANK:
             blanks.append(item)

@@ -122,7 +122,7 @@ def read_dictionary(
     message = entries.message()
     if message is not None:
         warnings.warn(CalqueWarning(f"{fspath(path)}: {message}"), stacklevel=2)
-    source, target = [], []
+    source, target = [], []  # words and their translations
     for number, line in enumerate(lines, 1):
         if number == entries.header:
             losses.take(Omission(number, HEADER))

@@ -74,6 +74,7 @@ def _rows(
     batch: dict[str, list], following: Iterator[dict[str, list]], path: str | PathLike[str]
 ) -> Iterator[dict[str, Any]]:
     number = 0
+    # The first batch was read to learn the columns.
     while batch:
         for values in zip(*batch.values(), strict=True):
             number += 1
@@ -91,6 +92,7 @@ def _open(datasets: Any, path: str) -> Any:
     name, config, split = by_name.place(path)
     folder = Path(name)
     if folder.is_file():
+        # Streaming reads the file itself, without a copy in the cache of the library.
         builder = TABLES.get(Path(unpacked_name(folder)).suffix.lower())
         if builder is None:
             raise InputError(

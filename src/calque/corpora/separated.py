@@ -67,6 +67,7 @@ def _read_separated(
     lines.
     """
     head, lines = peeked(read_lines(path))
+    # Lines without the separator are unusable, and do not decide where the texts are.
     rows = []
     for number, line in head:
         if separator.text in line:
@@ -82,6 +83,7 @@ def _items(lines: Iterable[str | Flaw], columns: Columns, separator: _Separator)
     for number, line in enumerate(lines, 1):
         if number == columns.header:
             yield Omission(number, HEADER)
+        # Nearly all files have the texts in the first two columns, which are found faster.
         elif columns.texts == (0, 1) or isinstance(line, Flaw):
             yield _pair(line, number, separator)
         else:
@@ -95,6 +97,7 @@ def _pair_from_columns(
     if not line or line.isspace():
         return _pair(line, number, separator)
     cells = line.split(separator.text, _MOST_COLUMNS)
+    # Cells after the second text may be missing; `TableWriter` fills them with None.
     if len(cells) <= max(texts):
         count = "one column" if len(cells) == 1 else f"{len(cells)} columns"
         fact = (

@@ -118,6 +118,7 @@ class Batches:
         """Add a batch; the file is created when the batches exceed `MEMORY`."""
         self._held.append(batch)
         self._size += batch.nbytes
+        # From here on, all batches are in the file, which has no name and vanishes with the process.
         if self._writer is None and self._size > MEMORY:
             self._file = tempfile.TemporaryFile(prefix="calque-")  # noqa: SIM115 (closed by `finish`)
             self._writer = pa.ipc.new_file(self._file, self.schema)
@@ -131,6 +132,7 @@ class Batches:
         if self._writer is None or self._file is None:
             return pa.Table.from_batches(self._held, self.schema)
         self._writer.close()
+        # The mapping keeps the file on the disk after it is closed.
         with self._file as file:
             file.flush()
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

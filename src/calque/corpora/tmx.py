@@ -57,7 +57,7 @@ def read_elements(
     parser = XMLPullParser(("start", "end"))
     open_elements: list[tuple[int, Element]] = []  # line and element, from the root inwards
     line = 1
-    for chunk in chain(read_xml(path, repair=repair), [None]):
+    for chunk in chain(read_xml(path, repair=repair), [None]):  # None is the end of the file
         try:
             if chunk is None:
                 parser.close()
@@ -71,6 +71,7 @@ def read_elements(
             ) from error
         for event, element in events:
             if event == "start":
+                # Tags have the form {namespace}name.
                 element.tag = element.tag.rpartition("}")[2]
                 if not open_elements and element.tag != root:
                     fact = f"the document is <{element.tag[:40]}>, expected <{root}>; is it {noun}?"
@@ -80,6 +81,7 @@ def read_elements(
             first_line, _ = open_elements.pop()
             if element.tag == name and open_elements:
                 yield first_line, element
+                # Without this, the tree would grow to the size of the file.
                 _, parent = open_elements[-1]
                 parent.remove(element)
 
@@ -151,6 +153,7 @@ def _text_of(element: Element) -> str:
     parts = [element.text or ""]
     for part in element:
         inside = "" if part.tag in _CODES else _text_of(part)
+        # Empty elements such as <br/> and <x/> separate words.
         is_break = not inside and part.tag not in _HIGHLIGHTING
         space = " " if part.tag in _BLOCKS or is_break else ""
         parts += [space, inside, space, part.tail or ""]

@@ -51,6 +51,7 @@ def is_numbered(head: FileHead) -> bool:
     """Return whether the first column contains word numbers in most sentences; `counted_rows`
     checks later whether numbers are missing.
     """
+    # Comments and document separators do not end a sentence here, unlike blank lines.
     rows = [line for line in head.lines if not line.startswith(("#", "-DOCSTART-"))]
     sentences = re.split(r"\n\s*\n", "\n".join(rows).strip("\n"))
     counted = sum(_counts_words(sentence.split("\n")) for sentence in sentences)
@@ -84,6 +85,7 @@ def read_columns(
     rows = _first_rows(head, numbered=False)
     language = _LANGUAGE.match(rows[0]) if rows else None
     prefix = language[0] if language else ""
+    # A word such as `en:` can also begin an ordinary sentence, so every row must have the prefix.
     if not all(row.startswith(prefix) for row in rows):
         prefix = ""
     layout = _Layout(
@@ -110,9 +112,9 @@ def read_numbered(
     if column is not None:
         index = _column_index(column)
     elif intents:
-        index = -1
+        index = -1  # xSID: id, word, intent, tag
     else:
-        index = 2
+        index = 2  # UNER: id, word, tag, and columns about the annotation
     tabs = _have_tabs(_first_rows(head, numbered=True))
     layout = _Layout(numbered=True, tabs=tabs, word=1, tag=index, intents=intents, prefix="")
     return _sentences(path, layout)
@@ -169,6 +171,7 @@ def _flaw_of_width(rows: list[list[str]], first_line: int, layout: _Layout) -> F
     None.
     """
     width = max(map(len, rows))
+    # The word and the tag must be in different columns, even if the tag is in the last one (−1).
     needed = max(layout.word + 1, layout.tag, 1) + 1
     for line, row in enumerate(rows, first_line):
         if len(row) >= max(width, needed):
