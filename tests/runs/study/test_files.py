@@ -113,6 +113,11 @@ def test_an_empty_file_is_found_before_the_first_step(plan, name):
     assert refused(plan).startswith(f"{PLACES[name]}: ")
 
 
+def test_parallel_text_is_checked_in_the_format_of_the_study(plan):
+    plan.write_text(f'{PLAN}[words]\nformat = "fast-align"\n')
+    assert "1 × missing column" in refused(plan)
+
+
 @pytest.mark.parametrize("name", PLACES)
 def test_a_truncated_compressed_file_is_found_before_the_first_step(plan, name):
     packed = gzip.compress(FILES[name].encode() * 50)

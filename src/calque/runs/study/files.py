@@ -194,7 +194,8 @@ def _build_task(study: Study, table: TaskTable) -> None:
 # --------------------------------------------------------------------------------------------------
 def _parallel(study: Study, where: str, langs: tuple[str, str], file: str) -> Check:
     path = study.path(file)
-    return Check(where, [path], lambda: check_parallel(path, langs=langs))
+    format = study.words.get("format")
+    return Check(where, [path], lambda: check_parallel(path, langs=langs, format=format))
 
 
 def _plain(study: Study, where: str, lang: str, file: str) -> Check:
