@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -48,28 +49,23 @@ class GroupRows:
     and `reference_linked` are indices in a second array, which contains only the vectors of target
     sentences."""
 
-    source: np.ndarray  # [n_pairs] row of each pair's source word
-    target: np.ndarray  # [n_pairs] row of each pair's target word
-    regularised: np.ndarray  # [n_target_words] row of each word in the target sentences
-    reference: np.ndarray  # [n_target_words] row of each word among the vectors of target sentences
-    reference_linked: (
-        np.ndarray
-    )  # [n_pairs] row of each pair's target word among the vectors of target sentences
-    pairs_of_part: tuple[
-        int, ...
-    ]  # number of pairs in each part, ordered by process and then by part
-    words_of_part: tuple[
-        int, ...
-    ]  # number of target words in each part, in the order of `pairs_of_part`
-    kinds: np.ndarray | None = (
-        None  # [n_pairs] ids; pairs with equal ids are positives of each other
-    )
-    sentences: tuple[SentenceRows, SentenceRows] | None = (
-        None  # words of both sides, if the loss needs them
-    )
-    sentences_of_part: tuple[
-        int, ...
-    ] = ()  # number of sentence pairs in each part, in the order of `pairs_of_part`
+    # [n_pairs] row of each pair's source word, and of its target word
+    source: np.ndarray
+    target: np.ndarray
+    # [n_target_words] row of each word in the target sentences
+    regularised: np.ndarray
+    # [n_target_words] and [n_pairs] rows among the vectors of target sentences
+    reference: np.ndarray
+    reference_linked: np.ndarray
+    # number of pairs and of target words in each part, ordered by process and then by part
+    pairs_of_part: tuple[int, ...]
+    words_of_part: tuple[int, ...]
+    # [n_pairs] ids; pairs with equal ids are positives of each other
+    kinds: np.ndarray | None = None
+    # words of both sides, if the loss needs them
+    sentences: tuple[SentenceRows, SentenceRows] | None = None
+    # number of sentence pairs in each part, ordered like `pairs_of_part`
+    sentences_of_part: tuple[int, ...] = ()
 
 
 @dataclass
@@ -110,6 +106,16 @@ class _Corpus:
     def links_of(self, numbers: np.ndarray) -> np.ndarray:
         """Return the number of links in each sentence pair, int64 `[n]`."""
         return self.offsets[numbers + 1] - self.offsets[numbers]
+
+
+class _Sizes(NamedTuple):
+    """Numbers of links, of target words and of sentence pairs in each part of a corpus, ordered by
+    process and then by part. The last is empty unless the loss needs sentences.
+    """
+
+    pairs: tuple[int, ...]
+    words: tuple[int, ...]
+    sentences: tuple[int, ...]
 
 
 class AlignedText:
@@ -287,79 +293,99 @@ class AlignedText:
             rank, world: rank of this process, and number of processes.
             accumulate: number of parts into which each process divides its sentence pairs.
         """
-        parts = [np.array_split(numbers, world * accumulate) for numbers in chosen]
-        pairs_of, words_of = [], []
-        sentences_of = [tuple(map(len, split)) if self._sentences else () for split in parts]
-        for corpus, split in zip(self._corpora, parts, strict=True):
-            n_pairs = [
-                int(corpus.links_of(part).sum()) + 2 * self._special * len(part) for part in split
-            ]
-            pairs_of.append(tuple(n_pairs))
-            words_of.append(
-                tuple(int(self.word_counts[corpus.target[part]].sum()) for part in split)
-            )
-        mine = range(rank * accumulate, (rank + 1) * accumulate)
-        return [
-            self._part([split[k] for split in parts], budget, pairs_of, words_of, sentences_of)
-            for k in mine
+        # Each text is divided into parts, of which every process computes `accumulate`.
+        parts_of = [np.array_split(numbers, world * accumulate) for numbers in chosen]
+        # All processes need the sizes of all parts, to know whose rows are whose after gathering.
+        sizes = [
+            self._sizes(corpus, parts)
+            for corpus, parts in zip(self._corpora, parts_of, strict=True)
         ]
+        mine = range(rank * accumulate, (rank + 1) * accumulate)
+        return [self._part([parts[k] for parts in parts_of], budget, sizes) for k in mine]
 
-    def _part(self, chosen, budget, pairs_of, words_of, sentences_of) -> Update:
-        chosen_of = list(zip(self._corpora, chosen, strict=True))
-        sources, targets = (
-            [getattr(corpus, side)[n] for corpus, n in chosen_of] for side in ("source", "target")
-        )
+    def _sizes(self, corpus: _Corpus, parts: Sequence[np.ndarray]) -> _Sizes:
+        """Return the sizes of the parts into which the sentence pairs of a corpus are divided."""
+        pairs, words = [], []
+        for numbers in parts:
+            n_special = 2 * self._special * len(numbers)
+            pairs.append(int(corpus.links_of(numbers).sum()) + n_special)
+            words.append(int(self.word_counts[corpus.target[numbers]].sum()))
+        sentences = tuple(map(len, parts)) if self._sentences else ()
+        return _Sizes(tuple(pairs), tuple(words), sentences)
+
+    def _part(self, chosen: Sequence[np.ndarray], budget: int, sizes: Sequence[_Sizes]) -> Update:
+        """Return the batches and row indices of one part.
+
+        Args:
+            chosen: indices of the part's sentence pairs in each corpus.
+        """
+        sources, targets = [], []
+        for corpus, numbers in zip(self._corpora, chosen, strict=True):
+            sources.append(corpus.source[numbers])
+            targets.append(corpus.target[numbers])
         batches = self.batches(np.concatenate(sources + targets), budget)
         target_batches = self.batches(np.concatenate(targets), budget)
-        row, target_row = self._rows(batches), self._rows(target_batches)
+        first, first_in_targets = self._rows(batches), self._rows(target_batches)
         groups = []
-        for k, (corpus, numbers, s, t) in enumerate(
-            zip(self._corpora, chosen, sources, targets, strict=True)
-        ):
-            n_pairs = corpus.links_of(numbers)
-            which, local = (
-                ranges(corpus.offsets[numbers], n_pairs),
-                np.repeat(np.arange(len(numbers)), n_pairs),
-            )
-            left, right = (
-                corpus.pairs.source[which] + self._special,
-                corpus.pairs.target[which] + self._special,
-            )
-            source, target = row[s][local] + left, row[t][local] + right
-            linked = target_row[t][local] + right
-            kinds = None if corpus.kinds is None else corpus.kinds[which]
-            if self._special:
-                kinds = (
-                    None
-                    if kinds is None
-                    else np.concatenate([kinds, np.full(2 * len(numbers), -1)])
-                )
-                last = self.word_counts[s] - 1, self.word_counts[t] - 1
-                source = np.concatenate([source, row[s], row[s] + last[0]])
-                target = np.concatenate([target, row[t], row[t] + last[1]])
-                linked = np.concatenate([linked, target_row[t], target_row[t] + last[1]])
-            both = (
-                (self._of_sentences(s, row[s]), self._of_sentences(t, row[t]))
-                if self._sentences
-                else None
-            )
-            words = self.word_counts[t]
-            regularised, reference = ranges(row[t], words), ranges(target_row[t], words)
-            groups.append(
-                GroupRows(
-                    source,
-                    target,
-                    regularised,
-                    reference,
-                    linked,
-                    pairs_of[k],
-                    words_of[k],
-                    kinds,
-                    both,
-                    sentences_of[k],
-                )
-            )
+        for corpus, numbers, of_corpus in zip(self._corpora, chosen, sizes, strict=True):
+            groups.append(self._group(corpus, numbers, first, first_in_targets, of_corpus))
         return Update(batches, target_batches, groups)
+
+    def _group(
+        self,
+        corpus: _Corpus,
+        numbers: np.ndarray,
+        first: np.ndarray,
+        first_in_targets: np.ndarray,
+        sizes: _Sizes,
+    ) -> GroupRows:
+        """Return the row indices for the sentence pairs `numbers` of a corpus.
+
+        Args:
+            first, first_in_targets: row of each sentence's first word among all vectors of the
+                part, and among the vectors of its target sentences; see `_rows`.
+        """
+        sources, targets = corpus.source[numbers], corpus.target[numbers]
+        n_links = corpus.links_of(numbers)
+        links = ranges(corpus.offsets[numbers], n_links)
+        # index of the sentence pair of each link, within this part
+        pair = np.repeat(np.arange(len(numbers)), n_links)
+        # If [CLS] is linked, it is word 0 of each sentence.
+        source_word = corpus.pairs.source[links] + self._special
+        target_word = corpus.pairs.target[links] + self._special
+        source = first[sources][pair] + source_word
+        target = first[targets][pair] + target_word
+        reference_linked = first_in_targets[targets][pair] + target_word
+        kinds = None if corpus.kinds is None else corpus.kinds[links]
+        if self._special:
+            # Also link the first and the last token of the sentences of each pair.
+            def with_boundaries(rows: np.ndarray, starts: np.ndarray, sentences: np.ndarray):
+                return np.concatenate([rows, starts, starts + self.word_counts[sentences] - 1])
+
+            source = with_boundaries(source, first[sources], sources)
+            target = with_boundaries(target, first[targets], targets)
+            reference_linked = with_boundaries(reference_linked, first_in_targets[targets], targets)
+            if kinds is not None:
+                kinds = np.concatenate([kinds, np.full(2 * len(numbers), -1)])
+        sentences = None
+        if self._sentences:
+            sentences = (
+                self._of_sentences(sources, first[sources]),
+                self._of_sentences(targets, first[targets]),
+            )
+        n_words = self.word_counts[targets]
+        return GroupRows(
+            source=source,
+            target=target,
+            regularised=ranges(first[targets], n_words),
+            reference=ranges(first_in_targets[targets], n_words),
+            reference_linked=reference_linked,
+            pairs_of_part=sizes.pairs,
+            words_of_part=sizes.words,
+            kinds=kinds,
+            sentences=sentences,
+            sentences_of_part=sizes.sentences,
+        )
 
     def _rows(self, batches: list[np.ndarray]) -> np.ndarray:
         """Return the row index of each sentence's first word, or −1 if the sentence is in no batch,

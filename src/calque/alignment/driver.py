@@ -62,14 +62,19 @@ def align(
     from calque.encoders.loading import load_encoder
     from calque.wordalign import align_words
 
-    given = training_data(data, pairs)
-    row, made = METHODS[method], make_method(method, towards or given.langs[0], options, given.kind)
-    if isinstance(given, LinkedText) and not given.pairs and row.needs_links:
-        given = given.linked(
-            [align_words(corpus, symmetrize=row.symmetrize) for corpus in given.corpora]
-        )
-    loaded = load_encoder(encoder, alike=not row.of_each) if isinstance(encoder, str) else encoder
-    return made.fit(loaded, given, Run(folder, checkpoint_every, progress)).encoder
+    training = training_data(data, pairs)
+    row = METHODS[method]
+    built = make_method(method, towards or training.langs[0], options, training.kind)
+    if isinstance(training, LinkedText) and not training.pairs and row.needs_links:
+        links = [align_words(corpus, symmetrize=row.symmetrize) for corpus in training.corpora]
+        training = training.linked(links)
+    if isinstance(encoder, str):
+        encoder = load_encoder(encoder, alike=not row.of_each)
+    return built.fit(encoder, training, Run(folder, checkpoint_every, progress)).encoder
+
+
+#: description of each kind of training data in messages
+_DATA = {"parallel": "parallel text", "dictionary": "dictionaries", "text": "text alone"}
 
 
 def make_method(
@@ -82,21 +87,18 @@ def make_method(
             the options.
     """
     if not learns_from(name, kind):
-        data = {"parallel": "parallel text", "dictionary": "dictionaries", "text": "text alone"}[
-            kind
-        ]
         names = methods_for(kind)
         meant = did_you_mean(name, names)
         raise SettingError(
-            f"method must be one of {', '.join(names)} for {data}, got {name!r}{meant}"
+            f"method must be one of {', '.join(names)} for {_DATA[kind]}, got {name!r}{meant}"
         )
-    settings, built = METHODS[name].settings, METHODS.load(name)
+    settings, method_class = METHODS[name].settings, METHODS.load(name)
     if kind == "dictionary":
         from calque.alignment.dictionary import DictionaryMaps
 
-        built = DictionaryMaps
+        method_class = DictionaryMaps
     try:
-        return built(towards=towards, **settings, **options)
+        return method_class(towards=towards, **settings, **options)
     except TypeError as error:
         raise SettingError(
             f"{name} cannot be built with {', '.join(options) or 'no options'} ({error})"

@@ -5,7 +5,7 @@ other parts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -67,36 +67,30 @@ class HeldOut:
             )
         part_of = deal(corpora, parts)
         tuner = tuner or small(encoder, common(corpora))
-        found: list[list[np.ndarray]] = [
+        # matrices of similarities by text and sentence pair
+        matrices: list[list[np.ndarray]] = [
             [np.zeros((0, 0), np.float32)] * len(corpus) for corpus in corpora
         ]
         for part in range(parts):
             others = [np.flatnonzero(numbers != part) for numbers in part_of]
-            linked = [
-                (c.take(rows), p.take(rows))
-                for c, p, rows in zip(corpora, pairs, others, strict=True)
-            ]
-            linked = [(corpus, links) for corpus, links in linked if len(links)]
-            if not linked:
+            training = _selected(corpora, pairs, others)
+            if training is None:
                 raise SettingError(
                     f"all word links are in part {part + 1} of {parts}; try fewer parts or more "
                     "text"
                 )
-            texts, links_of = zip(*linked, strict=True)
-            aligned = tuner.fit(
-                encoder, LinkedText(texts, links_of), Run(progress=progress)
-            ).encoder
-            for corpus, numbers, matrices in zip(corpora, part_of, found, strict=True):
+            aligned = tuner.fit(encoder, training, Run(progress=progress)).encoder
+            for corpus, numbers, of_corpus in zip(corpora, part_of, matrices, strict=True):
                 rows = np.flatnonzero(numbers == part)
                 similarities = Linker(aligned, langs=corpus.langs).similarities(corpus.take(rows))
                 for row, matrix in zip(rows.tolist(), similarities, strict=True):
-                    matrices[row] = matrix
-        self.similarities = [Similarities.of(matrices) for matrices in found]
-        self._where = {
-            pair: (k, row)
-            for k, corpus in reversed(list(enumerate(corpora)))
-            for row, pair in enumerate(_words(corpus))
-        }
+                    of_corpus[row] = matrix
+        self.similarities = [Similarities.of(of_corpus) for of_corpus in matrices]
+        # The first occurrence of a sentence pair counts.
+        self._places: dict[Any, tuple[int, int]] = {}
+        for number, corpus in enumerate(corpora):
+            for row, pair in enumerate(_words(corpus)):
+                self._places.setdefault(pair, (number, row))
 
     def __call__(self, corpus: ParallelCorpus) -> Similarities:
         """Return the similarities of sentence pairs from the texts passed to the constructor, in
@@ -105,14 +99,29 @@ class HeldOut:
         Raises:
             SettingError: a sentence pair does not occur in these texts.
         """
-        found = [self._where.get(pair) for pair in _words(corpus)]
-        if None in found:
-            raise SettingError(
-                f"sentence pair {found.index(None) + 1:,} is not from the text that the encoder "
-                "was aligned on; "
-                "for other text, try `calque.Linker(encoder).similarities`"
-            )
-        return Similarities.of(self.similarities[k][row] for k, row in filter(None, found))
+        matrices = []
+        for number, pair in enumerate(_words(corpus), start=1):
+            if pair not in self._places:
+                raise SettingError(
+                    f"sentence pair {number:,} is not from the text that the encoder was aligned "
+                    "on; for other text, try `calque.Linker(encoder).similarities`"
+                )
+            text, row = self._places[pair]
+            matrices.append(self.similarities[text][row])
+        return Similarities.of(matrices)
+
+
+def _selected(
+    corpora: Sequence[ParallelCorpus], pairs: Sequence[WordPairs], rows: Sequence[np.ndarray]
+) -> LinkedText | None:
+    """Return the sentence pairs with the given indices of each text; None if they have no links."""
+    texts, links = [], []
+    for corpus, of_corpus, numbers in zip(corpora, pairs, rows, strict=True):
+        selected = of_corpus.take(numbers)
+        if len(selected):
+            texts.append(corpus.take(numbers))
+            links.append(selected)
+    return LinkedText(tuple(texts), tuple(links)) if texts else None
 
 
 def deal(corpora: Sequence[ParallelCorpus], parts: int) -> list[np.ndarray]:
@@ -122,18 +131,14 @@ def deal(corpora: Sequence[ParallelCorpus], parts: int) -> list[np.ndarray]:
     Raises:
         SettingError: there are fewer distinct source sentences than parts.
     """
-    number: dict[tuple[str, ...], int] = {}
-    part_of = [
-        np.array(
-            [number.setdefault(sentence.words, len(number)) for sentence in corpus.source],
-            dtype=np.int64,
-        )
-        % parts
-        for corpus in corpora
-    ]
-    if len(number) < parts:
+    ids: dict[tuple[str, ...], int] = {}
+    part_of = []
+    for corpus in corpora:
+        numbers = [ids.setdefault(sentence.words, len(ids)) for sentence in corpus.source]
+        part_of.append(np.array(numbers, dtype=np.int64) % parts)
+    if len(ids) < parts:
         raise SettingError(
-            f"parts must be at most {len(number):,}, the number of distinct source sentences, got "
+            f"parts must be at most {len(ids):,}, the number of distinct source sentences, got "
             f"{parts}"
         )
     return part_of

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from calque.alignment.aligned import AlignedText, Update
+from calque.alignment.aligned import AlignedText, GroupRows, Update
 from calque.distributed import Processes
 from calque.encoders.batches import collate
 from calque.encoders.trainable import TrainableEncoder
@@ -93,57 +93,68 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         Args:
             update: indices of the sentence pairs of each corpus, for all processes.
         """
-        processes = self.processes
         parts = self.text.update(
             update,
             budget=self._budget,
-            rank=processes.rank,
-            world=processes.world,
+            rank=self.processes.rank,
+            world=self.processes.world,
             accumulate=self._accumulate,
         )
-        undivided = len(parts) == 1
+        # A single part keeps its activations. With several parts, only the vectors are kept, and
+        # each part is encoded a second time for the backward pass, with the same dropout masks.
+        is_undivided = len(parts) == 1
         seed = torch.initial_seed()
+        seeds = [seed + 7919 * number for number in range(len(parts))]
         passes = [
-            self._pass(part, seed + 7919 * i, gradient=undivided) for i, part in enumerate(parts)
+            self._pass(part, part_seed, gradient=is_undivided)
+            for part, part_seed in zip(parts, seeds, strict=True)
         ]
         frozen = [self._frozen(part) for part in parts]
-        leaves = [
-            {layer: rows.requires_grad_() for layer, rows in done.vectors.items()}
-            for done in passes
-        ]
-        terms: dict[str, Tensor] = {}
-        for layer in self.layers:
-            for number in range(len(parts[0].groups)):
-                found = self._loss(self._batch(parts, leaves, frozen, layer, number))
-                for name, value in (
-                    {"align": found} if isinstance(found, Tensor) else found
-                ).items():
-                    terms[name] = terms[name] + value if name in terms else value
+        # The vectors are leaves of the loss's graph, so that its gradient stops at them.
+        leaves: list[dict[int, Tensor]] = []
+        for encoded in passes:
+            leaves.append({n: rows.requires_grad_() for n, rows in encoded.vectors.items()})
+
+        terms = self._terms(parts, leaves, frozen)
         torch.stack(list(terms.values())).sum().backward()
-        for i, part in enumerate(parts):
-            done = passes[i] if undivided else self._pass(part, seed + 7919 * i)
-            done.backward(
-                {layer: rows.grad for layer, rows in leaves[i].items() if rows.grad is not None}
-            )
+        for number, part in enumerate(parts):
+            encoded = passes[number] if is_undivided else self._pass(part, seeds[number])
+            gradients = {n: rows.grad for n, rows in leaves[number].items()}
+            encoded.backward({n: grad for n, grad in gradients.items() if grad is not None})
         # Every process has all vectors and computes the same loss, but backpropagates only through
         # its own vectors.
         values = torch.stack([value.detach() for value in terms.values()])
         return {"loss": float(values.sum()), **dict(zip(terms, values.tolist(), strict=True))}
 
+    def _terms(
+        self,
+        parts: Sequence[Update],
+        leaves: Sequence[dict[int, Tensor]],
+        frozen: Sequence[dict[int, Tensor]],
+    ) -> dict[str, Tensor]:
+        """Return the terms of the loss, each summed over all layers and texts."""
+        terms: dict[str, Tensor] = {}
+        for layer in self.layers:
+            for number in range(len(parts[0].groups)):
+                loss = self._loss(self._batch(parts, leaves, frozen, layer, number))
+                if isinstance(loss, Tensor):
+                    loss = {"align": loss}
+                for name, value in loss.items():
+                    terms[name] = terms[name] + value if name in terms else value
+        return terms
+
     def _pass(self, part: Update, seed: int, *, gradient: bool = True) -> Pass:
         """Run the forward pass over the sentences of a part."""
         torch.manual_seed(seed)  # both forward passes of a part must use the same dropout masks
-        return self._pass_of(self.encoder, part.batches, gradient)
+        return self._encode(self.encoder, part.batches, gradient)
 
     def _frozen(self, part: Update) -> dict[int, Tensor]:
         """Return the frozen encoder's word vectors of a part's target sentences."""
-        return (
-            {}
-            if self.reference is None
-            else self._pass_of(self.reference, part.target_batches, False).vectors
-        )
+        if self.reference is None:
+            return {}
+        return self._encode(self.reference, part.target_batches, False).vectors
 
-    def _pass_of(
+    def _encode(
         self, encoder: TrainableEncoder, batches: Sequence[np.ndarray], gradient: bool
     ) -> Pass:
         collated = [collate(self.text.table, batch).to(self.processes.device) for batch in batches]
@@ -153,60 +164,65 @@ class Alignment(Objective[Sequence[np.ndarray]]):
 
     def _batch(
         self,
-        parts: list[Update],
-        leaves: list[dict[int, Tensor]],
-        frozen: list[dict[int, Tensor]],
+        parts: Sequence[Update],
+        leaves: Sequence[dict[int, Tensor]],
+        frozen: Sequence[dict[int, Tensor]],
         layer: int,
         number: int,
     ) -> LinkedBatch:
         """Return the vectors of one text and layer, ordered by process rank and then by part."""
-        rows, vectors = [part.groups[number] for part in parts], [leaf[layer] for leaf in leaves]
+        groups = [part.groups[number] for part in parts]
+        vectors = [by_layer[layer] for by_layer in leaves]
+        n_pairs, n_words = groups[0].pairs_of_part, groups[0].words_of_part
 
-        def of_all(found: Sequence[Tensor], counts: tuple[int, ...]) -> Tensor:
-            by_process = (
-                np.array(counts, dtype=np.int64)
-                .reshape(self.processes.world, -1)
-                .sum(axis=1)
-                .tolist()
-            )
-            return self.processes.gather_rows(torch.cat(list(found)), by_process)
+        def gather(rows: Sequence[Tensor], name: str, counts: tuple[int, ...]) -> Tensor:
+            """Gather the rows that the attribute `name` of each group selects."""
+            selected = []
+            for part_rows, group in zip(rows, groups, strict=True):
+                selected.append(part_rows.index_select(0, self._index(getattr(group, name))))
+            return self._gather(selected, counts)
 
-        def gather(name: str, counts: tuple[int, ...], of: Sequence[Tensor] = vectors) -> Tensor:
-            places = [self._index(getattr(group, name)) for group in rows]
-            return of_all(
-                [each.index_select(0, at) for each, at in zip(of, places, strict=True)], counts
-            )
-
-        def before(name: str, counts: tuple[int, ...]) -> Tensor | None:
-            return (
-                None
-                if self.reference is None
-                else gather(name, counts, [each[layer] for each in frozen])
-            )
-
-        def means(side: int) -> Tensor:
-            found = []
-            for each, group in zip(vectors, rows, strict=True):
-                words = group.sentences[side]  # type: ignore[index]
-                counts = self._index(words.counts)
-                sums = each.new_zeros(len(counts), each.shape[1])
-                sums = sums.index_add(
-                    0, self._index(words.owner), each.index_select(0, self._index(words.rows))
-                )
-                found.append(sums / counts.clamp(min=1)[:, None])
-            return of_all(found, rows[0].sentences_of_part)
-
-        pairs, words = rows[0].pairs_of_part, rows[0].words_of_part
-        kinds = [self._index(group.kinds)[:, None] for group in rows if group.kinds is not None]
+        reference = reference_linked = None
+        if self.reference is not None:
+            before = [by_layer[layer] for by_layer in frozen]
+            reference = gather(before, "reference", n_words)
+            reference_linked = gather(before, "reference_linked", n_pairs)
+        kinds = [self._index(group.kinds)[:, None] for group in groups if group.kinds is not None]
+        sentences = None
+        if groups[0].sentences is not None:
+            sentences = self._means(vectors, groups, 0), self._means(vectors, groups, 1)
         return LinkedBatch(
-            gather("source", pairs),
-            gather("target", pairs),
-            gather("regularised", words),
-            before("reference", words),
-            before("reference_linked", pairs),
-            kinds=of_all(kinds, pairs).squeeze(1) if kinds else None,
-            sentences=None if rows[0].sentences is None else (means(0), means(1)),
+            gather(vectors, "source", n_pairs),
+            gather(vectors, "target", n_pairs),
+            gather(vectors, "regularised", n_words),
+            reference,
+            reference_linked,
+            kinds=self._gather(kinds, n_pairs).squeeze(1) if kinds else None,
+            sentences=sentences,
         )
+
+    def _means(self, vectors: Sequence[Tensor], groups: Sequence[GroupRows], side: int) -> Tensor:
+        """Return the mean word vector of each sentence on one side, `[n_sentence_pairs, dim]`."""
+        means = []
+        for part_vectors, group in zip(vectors, groups, strict=True):
+            assert group.sentences is not None  # the caller has checked it
+            words = group.sentences[side]
+            counts = self._index(words.counts)
+            sums = part_vectors.new_zeros(len(counts), part_vectors.shape[1])
+            selected = part_vectors.index_select(0, self._index(words.rows))
+            sums = sums.index_add(0, self._index(words.owner), selected)
+            means.append(sums / counts.clamp(min=1)[:, None])
+        return self._gather(means, groups[0].sentences_of_part)
+
+    def _gather(self, rows: Sequence[Tensor], counts: tuple[int, ...]) -> Tensor:
+        """Gather the rows of all processes.
+
+        Args:
+            rows: rows of each part of this process.
+            counts: number of rows in each part of every process, ordered by process.
+        """
+        by_process = np.array(counts, dtype=np.int64).reshape(self.processes.world, -1).sum(axis=1)
+        return self.processes.gather_rows(torch.cat(list(rows)), by_process.tolist())
 
     def _index(self, numbers: np.ndarray) -> Tensor:
         return torch.from_numpy(numbers).to(self.processes.device)
