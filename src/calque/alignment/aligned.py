@@ -163,57 +163,49 @@ class AlignedText:
         self._special = int(special)
         self._sentences = sentences
         self._padding = encoder.padding
-        self._corpora: list[_Corpus] = []
-        texts: list[tuple[ParallelCorpus, WordPairs]] = []
-        for corpus, linked in zip(corpora, pairs, strict=True):
-            corpus.side(towards)  # raises an error if the corpus has no side in this language
-            linked.check(corpus)
-            texts.append(
-                (corpus.swapped(), linked.swapped())
-                if corpus.langs[0] == towards
-                else (corpus, linked)
-            )
-        sides = [side for corpus, _ in texts for side in (corpus.source, corpus.target)]
-        self.table = SplitSentences.joined(
-            part.with_special() if special else part for part in _split_texts(encoder, sides)
-        )
+        texts = _towards(towards, corpora, pairs)
+        sides: list[Sentences] = []
+        for corpus, _ in texts:
+            sides += [corpus.source, corpus.target]
+        parts = _split_texts(encoder, sides)
+        if special:
+            parts = (part.with_special() for part in parts)
+        self.table = SplitSentences.joined(parts)
         self.counts.truncated_words = self.table.truncated_words
-        base = 0
+        self._corpora: list[_Corpus] = []
+        first_source = 0  # index of the first source sentence of the corpus in the table
         for corpus, linked in texts:
+            first_target = first_source + len(corpus)
             self.counts.languages.append(corpus.langs[0])
-            linked = self._with_vectors(linked, base, base + len(corpus))
+            linked = self._with_vectors(linked, first_source, first_target)
             usable, linked = self._usable(corpus, linked, max_words)
-            of_pairs = None if kinds is None else kinds(corpus, linked)
+            of_links = None if kinds is None else kinds(corpus, linked)
             linked = _renumbered(linked, usable)
             self._corpora.append(
                 _Corpus(
-                    base + usable, base + len(corpus) + usable, linked, linked.offsets(), of_pairs
+                    first_source + usable,
+                    first_target + usable,
+                    linked,
+                    linked.offsets(),
+                    of_links,
                 )
             )
-            base += 2 * len(corpus)
+            first_source = first_target + len(corpus)
         self.word_counts = np.diff(self.table.word_offsets)
 
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the texts and their links."""
         digest = hashlib.blake2b(digest_size=16)
-        for array in (
-            self.table.ids,
-            self.table.offsets,
-            self.table.word_starts,
-            self.table.word_lengths,
-        ):
-            digest.update(np.ascontiguousarray(array).data)
+        table = self.table
+        arrays = [table.ids, table.offsets, table.word_starts, table.word_lengths]
         for corpus in self._corpora:
-            kinds = [] if corpus.kinds is None else [corpus.kinds]
-            for array in (
-                corpus.source,
-                corpus.pairs.sentence,
-                corpus.pairs.source,
-                corpus.pairs.target,
-                *kinds,
-            ):
-                digest.update(np.ascontiguousarray(array).data)
+            links = corpus.pairs
+            arrays += [corpus.source, links.sentence, links.source, links.target]
+            if corpus.kinds is not None:
+                arrays.append(corpus.kinds)
+        for array in arrays:
+            digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
     @property
@@ -407,6 +399,20 @@ class AlignedText:
         owner = np.repeat(np.arange(len(sentences)), counts)[covered]
         found = ranges(rows + self._special, counts)[covered]
         return SentenceRows(found, owner, np.bincount(owner, minlength=len(sentences)))
+
+
+def _towards(
+    towards: str, corpora: Sequence[ParallelCorpus], pairs: Sequence[WordPairs]
+) -> list[tuple[ParallelCorpus, WordPairs]]:
+    """Return the texts and their links with the language `towards` on the target side."""
+    texts = []
+    for corpus, linked in zip(corpora, pairs, strict=True):
+        corpus.side(towards)  # raises an error if the corpus has no side in this language
+        linked.check(corpus)
+        if corpus.langs[0] == towards:
+            corpus, linked = corpus.swapped(), linked.swapped()
+        texts.append((corpus, linked))
+    return texts
 
 
 def _split_texts(encoder: TrainableEncoder, texts: Sequence[Sentences]) -> Iterator[SplitSentences]:

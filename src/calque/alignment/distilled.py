@@ -181,9 +181,10 @@ class Distillation(TrainingSettings):
     ) -> Distilling:
         """Compute the teacher's missing vectors, and return the objective for training a copy of
         the student. The arguments are those of `distil`."""
-        ours = [
-            corpus if corpus.langs[0] == self.towards else corpus.swapped() for corpus in corpora
-        ]
+        # The teacher's language becomes the source language of every corpus.
+        ours = []
+        for corpus in corpora:
+            ours.append(corpus if corpus.langs[0] == self.towards else corpus.swapped())
         teacher.fill(
             Sentences.joined([*(corpus.source for corpus in ours), *texts]),
             rank=processes.rank,
@@ -212,13 +213,12 @@ class Distillation(TrainingSettings):
         after: list[nn.Module] = [
             part for part in copy.deepcopy(pooling.after) if not isinstance(part, UnitLength)
         ]
-        if (width := pooling.full_width(student.dim)) != teacher.dim:
+        width = pooling.full_width(student.dim)
+        if width != teacher.dim:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(self.seed)
-                after += [
-                    nn.Linear(width, teacher.dim),
-                    nn.Identity(),
-                ]  # sentence-transformers requires an activation
+                after.append(nn.Linear(width, teacher.dim))
+            after.append(nn.Identity())  # sentence-transformers requires an activation
         if teacher.pooling.unit_length:
             after.append(UnitLength())
         return SentencePooling(
@@ -240,17 +240,14 @@ class Distillation(TrainingSettings):
             candidates: distinct teacher vectors of the full update, `[m, dim]`.
             n: number of texts in the full update.
         """
-        found = {"mse": (vectors - candidates[own]).square().sum() / n}
+        # Σ ‖m(s) − M(s)‖² / n; summed over the parts, this is the batch mean of Reimers & Gurevych.
+        terms = {"mse": (vectors - candidates[own]).square().sum() / n}
         if self.ranking:
-            scores = (
-                functional.normalize(vectors)
-                @ functional.normalize(candidates).T
-                / self.temperature
-            )
-            found["ranking"] = (
-                self.ranking * functional.cross_entropy(scores, own, reduction="sum") / n
-            )
-        return found
+            cosines = functional.normalize(vectors) @ functional.normalize(candidates).T
+            logits = cosines / self.temperature
+            ranking = functional.cross_entropy(logits, own, reduction="sum") / n
+            terms["ranking"] = self.ranking * ranking
+        return terms
 
     def settings(self) -> dict[str, Any]:
         names = (
@@ -298,21 +295,24 @@ class Lesson:
         """Tokenise all texts. The source sides must be in the teacher's language, and `teacher`
         must contain their vectors.
         """
-        tables, places, parts, base = [], [], [], 0
-        for sides in [
-            *((corpus.source, corpus.target) for corpus in corpora),
-            *((text,) for text in texts),
-        ]:
-            split = [pooling.split(student, side) for side in sides]
-            full = np.logical_and.reduce([side.lengths() > 0 for side in sides])
-            full &= np.logical_and.reduce([np.diff(part.word_offsets) > 0 for part in split])
-            usable, n = np.flatnonzero(full), len(full)
+        groups: list[tuple[Sentences, ...]] = [(each.source, each.target) for each in corpora]
+        groups += [(text,) for text in texts]
+        tables, places, parts = [], [], []
+        first = 0  # index of the first text of the group in the table
+        for sides in groups:
+            n = len(sides[0])
+            # A text is usable if it and its translation have words and subwords.
+            is_usable = np.ones(n, dtype=bool)
+            for side in sides:
+                split = pooling.split(student, side)
+                is_usable &= (side.lengths() > 0) & (np.diff(split.word_offsets) > 0)
+                tables.append(split)
+            usable = np.flatnonzero(is_usable)
             of_side = np.full(n, -1, dtype=np.int64)
             of_side[usable] = teacher.places(sides[0].take(usable))
-            parts.append(np.stack([base + k * n + usable for k in range(len(sides))], axis=1))
-            tables += split
             places += [of_side] * len(sides)
-            base += n * len(sides)
+            parts.append(np.stack([first + k * n + usable for k in range(len(sides))], axis=1))
+            first += n * len(sides)
         counts = {
             "sentence_pairs": sum(len(part) for part in parts if part.shape[1] == 2),
             "sentences": sum(len(part) for part in parts if part.shape[1] == 1),
@@ -352,13 +352,10 @@ class Distilling(Objective[Sequence[np.ndarray]]):
     ):
         self.student, self.pooling, self.lesson = student, pooling, lesson
         self.module = nn.ModuleDict({"encoder": student.model, "pooling": pooling})
-        self._teacher, self._source, self._processes, self._method = (
-            teacher,
-            source,
-            processes,
-            method,
-        )
-        self._updates, self._places = 0, np.unique(lesson.places[lesson.places >= 0])
+        self._teacher, self._source = teacher, source
+        self._processes, self._method = processes, method
+        self._updates = 0
+        self._places = np.unique(lesson.places[lesson.places >= 0])
 
     def state(self) -> dict[str, Any]:
         return {"updates": self._updates}
@@ -371,12 +368,13 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         update number and the seed.
         """
         rng = np.random.default_rng([self._method.seed, self._updates])
-        found = []
+        texts = []
         for part, rows in zip(self.lesson.parts, update, strict=True):
-            found.append(part[rows, -1])
-            if part.shape[1] == 2:
-                found.append(part[rows[rng.random(len(rows)) < self._method.source_share], 0])
-        return np.sort(np.concatenate(found))
+            texts.append(part[rows, -1])
+            if part.shape[1] == 2:  # also encode some of the sentences in the teacher's language
+                is_drawn = rng.random(len(rows)) < self._method.source_share
+                texts.append(part[rows[is_drawn], 0])
+        return np.sort(np.concatenate(texts))
 
     def sampled_negatives(self) -> np.ndarray:
         """Return the indices of randomly sampled teacher vectors, which serve as negatives."""
@@ -384,25 +382,25 @@ class Distilling(Objective[Sequence[np.ndarray]]):
         return self._places[rng.integers(len(self._places), size=self._method.negatives)]
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
-        texts, drawn = self.texts(update), self.sampled_negatives()
+        texts, negatives = self.texts(update), self.sampled_negatives()
         self._updates += 1
-        places, own = np.unique(
-            np.concatenate([self.lesson.places[texts], drawn]), return_inverse=True
-        )
+        # The candidates are the distinct teacher vectors of all texts and negatives. `own` is the
+        # index of each text's vector among them.
+        needed = np.concatenate([self.lesson.places[texts], negatives])
+        places, own = np.unique(needed, return_inverse=True)
         device = self._processes.device
         candidates = torch.from_numpy(self._teacher.take(places)).to(device)
         total: dict[str, Tensor] = {}
         for part in np.array_split(self._processes.share(texts), self._method.accumulate):
-            given = self._source.take(part)
-            rows = given.rows.requires_grad_()
-            mine = torch.from_numpy(own[np.searchsorted(texts, given.numbers)]).to(device)
-            found = self._method.terms(
-                self.pooling(rows, given.lengths), mine, candidates, max(1, len(texts))
-            )
-            torch.stack(list(found.values())).sum().backward()
+            taken = self._source.take(part)
+            rows = taken.rows.requires_grad_()
+            own_of_part = torch.from_numpy(own[np.searchsorted(texts, taken.numbers)]).to(device)
+            vectors = self.pooling(rows, taken.lengths)
+            terms = self._method.terms(vectors, own_of_part, candidates, max(1, len(texts)))
+            torch.stack(list(terms.values())).sum().backward()
             if rows.grad is not None:
                 self._source.backward(rows.grad)
-            total = {name: value.detach() + total.get(name, 0.0) for name, value in found.items()}
+            total = {name: value.detach() + total.get(name, 0.0) for name, value in terms.items()}
         values = self._processes.sum_numbers(torch.stack(list(total.values())))
         return {"loss": float(values.sum()), **dict(zip(total, values.tolist(), strict=True))}
 

@@ -186,25 +186,29 @@ def moments_of(
     """
     require(encoder, "mapped")
     numbers = sorted(set(encoder.layer_numbers(layers)))
-    found = {lang: {n: Moments(encoder.dim, 0) for n in numbers} for lang in texts}
-    total = sum(len(text) for parts in texts.values() for text in parts)
-    shown = bar(total, unit="sentence", title="average", show=progress)
-    for lang, parts in texts.items():
-        for text in parts:
-            for start in range(0, len(text), block):
-                part = text[start : start + block]
-                for n, vectors in encoder.encode_layers(part, numbers).items():
-                    rows = (
-                        vectors.data if vectors.covered is None else vectors.data[vectors.covered]
-                    )
-                    found[lang][n].update(rows, np.empty((len(rows), 0)))
-                shown.update(len(part))
-        if not found[lang][numbers[0]].n:
+    blocks: dict[str, list[Sentences]] = {}
+    for lang, of_lang in texts.items():
+        blocks[lang] = []
+        for text in of_lang:
+            blocks[lang] += [text[at : at + block] for at in range(0, len(text), block)]
+    n_sentences = sum(map(len, [part for parts in blocks.values() for part in parts]))
+    shown = bar(n_sentences, unit="sentence", title="average", show=progress)
+    moments: dict[str, dict[int, Moments]] = {}
+    for lang, parts in blocks.items():
+        moments[lang] = {layer: Moments(encoder.dim, 0) for layer in numbers}
+        for part in parts:
+            for layer, vectors in encoder.encode_layers(part, numbers).items():
+                rows = vectors.data
+                if vectors.covered is not None:
+                    rows = rows[vectors.covered]
+                moments[lang][layer].update(rows, np.empty((len(rows), 0)))
+            shown.update(len(part))
+        if not moments[lang][numbers[0]].n:
             raise SettingError(
                 f"{encoder.name} must have a vector for at least one word of the text in {lang}"
             )
     shown.close()
-    return found
+    return moments
 
 
 def centred(
@@ -227,25 +231,26 @@ def centred(
         SettingError: no text has a side in the language `towards`.
     """
     layer = encoder.layer_numbers(None)[0]
-    found: dict[str, list[tuple[Moments, Moments]]] = {}
+    # moments of both sides of each text, by the language that is not `towards`
+    by_lang: dict[str, list[tuple[Moments, Moments]]] = {}
     for corpus in corpora:
         if towards in corpus.langs:
             sides = {corpus.langs[0]: [corpus.source], corpus.langs[1]: [corpus.target]}
             moments = moments_of(encoder, sides, progress=progress)
             (lang,) = set(sides) - {towards}
-            found.setdefault(lang, []).append((moments[lang][layer], moments[towards][layer]))
-    if not found:
+            by_lang.setdefault(lang, []).append((moments[lang][layer], moments[towards][layer]))
+    if not by_lang:
         raise SettingError(
             f"at least one text must have a side in {towards}, whose mean is the reference"
         )
     maps = {}
-    for lang, parts in found.items():
+    for lang, parts in by_lang.items():
         counts = [own.n for own, _ in parts]
-        own, other = (
-            np.average([each[k].source_mean for each in parts], axis=0, weights=counts)
-            for k in (0, 1)
-        )
-        maps[lang] = {layer: _shift(own, other, sum(counts))}
+        own_means = [own.source_mean for own, _ in parts]
+        target_means = [target.source_mean for _, target in parts]
+        own_mean = np.average(own_means, axis=0, weights=counts)
+        target_mean = np.average(target_means, axis=0, weights=counts)
+        maps[lang] = {layer: _shift(own_mean, target_mean, sum(counts))}
     return MappedEncoder(
         encoder, maps, towards=towards, settings={"method": "centred", "towards": towards}
     )
