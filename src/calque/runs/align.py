@@ -38,7 +38,7 @@ class Aligned:
 
 
 def align(
-    how: AlignSettings,
+    settings: AlignSettings,
     *,
     words: Words | None = None,
     load: Mapping[str, Any] | None = None,
@@ -50,12 +50,12 @@ def align(
     translations at all (option `start`), or add released maps to the encoder.
 
     Args:
-        how: settings. `out` is written only when the result is complete; interrupted training
+        settings: settings of the command. `out` is written only when the result is complete; interrupted training
             resumes from `.OUT.calque-part`.
         words: settings for tokenisation and word alignment.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
-        options: options of the method. For maps, these are the options of `map_method` and
-            `AVERAGING`; with `start`, the maps are fitted without a dictionary.
+        options: options of the method. For maps, these are the options of
+            `DictionaryMaps` and `Averaging`; with `start`, the maps are fitted without a dictionary.
 
     Returns:
         the encoder, its folder and a record. The record's key `failed` lists the languages and
@@ -64,31 +64,38 @@ def align(
     """
     from calque.encoders import load_encoder
 
-    check(how.out, overwrite=how.overwrite)
-    if how.released:
-        return _add_released(how, load or {}, options or {})
-    supervision = supervision_of(how, options or {}, words, say)
-    base = load_encoder(how.encoder, alike=not supervision.of_each, **(load or {}))
-    with writing(how.out, overwrite=how.overwrite) as folder:
+    check(settings.out, overwrite=settings.overwrite)
+    if settings.released:
+        return _add_released(settings, load or {}, options or {})
+    supervision = supervision_of(settings, options or {}, words, say)
+    base = load_encoder(settings.encoder, alike=not supervision.of_each, **(load or {}))
+    with writing(settings.out, overwrite=settings.overwrite) as folder:
         started = time.perf_counter()
-        run = Run(folder / TRAINING, how.checkpoint_every, progress)
+        run = Run(folder / TRAINING, settings.checkpoint_every, progress)
         data = supervision.prepared(base, run, say)
         begun = time.perf_counter()
         fitted = supervision.method.fit(base, data, run)
-        record = {"towards": how.towards, **supervision.record(data, fitted, say)}
-        preparing = (
-            {supervision.preparing: round(begun - started, 2)} if supervision.preparing else {}
+        record = {"towards": settings.towards, **supervision.record(data, fitted, say)}
+        seconds = {"method": round(time.perf_counter() - begun, 2)}
+        if supervision.preparing:
+            seconds = {supervision.preparing: round(begun - started, 2), **seconds}
+        record["seconds"] = seconds
+        save_result(
+            fitted.encoder,
+            folder,
+            base,
+            record,
+            place=settings.encoder,
+            keep_layers=settings.keep_layers,
         )
-        record["seconds"] = {**preparing, "method": round(time.perf_counter() - begun, 2)}
-        leave(fitted.encoder, folder, base, record, place=how.encoder, keep_layers=how.keep_layers)
         scores = [score.to_dict() for score in scores_of(fitted.scores)]
         if scores and is_first():
             add_scores(folder, scores)
             record["scores"] = scores
-    return Aligned(fitted.encoder, how.out, record)
+    return Aligned(fitted.encoder, settings.out, record)
 
 
-def leave(
+def save_result(
     aligned: Encoder,
     folder: Path,
     base: Encoder,
@@ -109,7 +116,8 @@ def leave(
         "encoder_fingerprint": base.fingerprint,
         "encoder_precision": base.precision,
     }
-    if (path := recorded_place(place, finished(folder))) is not None:
+    path = recorded_place(place, finished(folder))
+    if path is not None:
         record["encoder_path"] = path
     if is_first():
         save_with_card(aligned, folder, record, keep_layers=keep_layers)
@@ -129,25 +137,24 @@ def save_with_card(
         encoder.save(folder, keep_layers=keep_layers)
     else:
         encoder.save(folder)
-    if not (
-        folder / RUN_FILE
-    ).is_file():  # the `save` method of a class in another package may not write a card
+    # The `save` method of a class in another package may not write a card.
+    if not (folder / RUN_FILE).is_file():
         write_card(folder, encoder, record)
 
 
 # -- released maps
 # --------------------------------------------------------------------------------------------------
 def _add_released(
-    how: AlignSettings, load: Mapping[str, Any], options: Mapping[str, Any]
+    settings: AlignSettings, load: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Aligned:
     """Add the released maps that the settings name to an encoder, and save the result."""
     from calque.encoders import load_encoder
 
-    base = load_encoder(how.encoder, **load)
-    aligned, record = _released(base, how.released or (), towards=how.towards, **options)
-    with writing(how.out, overwrite=how.overwrite) as folder:
-        leave(aligned, folder, base, record, place=how.encoder)
-    return Aligned(aligned, how.out, record)
+    base = load_encoder(settings.encoder, **load)
+    aligned, record = _released(base, settings.released or (), towards=settings.towards, **options)
+    with writing(settings.out, overwrite=settings.overwrite) as folder:
+        save_result(aligned, folder, base, record, place=settings.encoder)
+    return Aligned(aligned, settings.out, record)
 
 
 def _released(
@@ -172,15 +179,15 @@ def _released(
     maps: dict[str, dict[int, Any]] = {}
     files: list[str] = []
     for layer, folder in zip(numbers, map(Path, folders), strict=True):
-        found = sorted(folder.glob("?*_best_mapping.pth"))
-        if not found:
+        paths = sorted(folder.glob("?*_best_mapping.pth"))
+        if not paths:
             raise InputError(
                 "the folder has no file XX_best_mapping.pth, where XX is a language", path=folder
             )
-        for path in found:
-            loaded = maps.setdefault(path.name.removesuffix("_best_mapping.pth"), {})[layer] = (
-                read_released(path)
-            )
+        for path in paths:
+            lang = path.name.removesuffix("_best_mapping.pth")
+            loaded = read_released(path)
+            maps.setdefault(lang, {})[layer] = loaded
             if loaded.matrix is None or loaded.matrix.shape != (base.dim, base.dim):
                 shape = None if loaded.matrix is None else loaded.matrix.shape
                 fact = (

@@ -16,7 +16,7 @@ from calque.corpora.languages import best_match
 from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.input_texts import Say, Words
-from calque.runs.align import Aligned, leave
+from calque.runs.align import Aligned, save_result
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.settings import DistilSettings, named_pairs
 
@@ -128,7 +128,7 @@ def distil(
         with tempfile.TemporaryDirectory() as modules:
             if not how.static:
                 found.write_modules(Path(modules))
-            leave(found.encoder, folder, learner, record, place=how.student)
+            save_result(found.encoder, folder, learner, record, place=how.student)
     if is_first() and not how.static:
         found.encoder.modules = how.out
     return Aligned(found.encoder, how.out, record)

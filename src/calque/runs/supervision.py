@@ -82,7 +82,7 @@ class Supervision(ABC):
 
 
 def supervision_of(
-    how: AlignSettings,
+    settings: AlignSettings,
     options: Mapping[str, Any],
     words: Words | None = None,
     say: Say = lambda line: None,
@@ -99,17 +99,17 @@ def supervision_of(
         SettingError: the method cannot use these data, or settings contradict each other.
         InputError: a file cannot be read.
     """
-    if options.get("identical") and not how.dictionary:
+    if options.get("identical") and not settings.dictionary:
         raise SettingError(
             "identical words can only be added to a dictionary, but no dictionary was given"
         )
-    if how.links and not (how.train and METHODS[how.method or ""].needs_links):
-        raise SettingError(f"{how.method} does not use word links; leave out --links")
-    if how.train:
-        return ParallelSupervision(how, options, words)
-    if how.dictionary or "start" in options:
-        return DictionarySupervision(how, options, words or Words())
-    return PlainSupervision(how, options, words or Words(), say)
+    if settings.links and not (settings.train and METHODS[settings.method or ""].needs_links):
+        raise SettingError(f"{settings.method} does not use word links; leave out --links")
+    if settings.train:
+        return ParallelSupervision(settings, options, words)
+    if settings.dictionary or "start" in options:
+        return DictionarySupervision(settings, options, words or Words())
+    return PlainSupervision(settings, options, words or Words(), say)
 
 
 class ParallelSupervision(Supervision):
@@ -119,16 +119,13 @@ class ParallelSupervision(Supervision):
 
     preparing = "words"
 
-    def __init__(self, how: AlignSettings, options: Mapping[str, Any], words: Words | None):
-        row = METHODS[how.method or ""]
-        files, langs = named_pairs(how.train or (), how.langs or ())
-        self.method = make_method(how.method or "", how.towards, options, LinkedText.kind)
+    def __init__(self, settings: AlignSettings, options: Mapping[str, Any], words: Words | None):
+        row = METHODS[settings.method or ""]
+        files, langs = named_pairs(settings.train or (), settings.langs or ())
+        self.method = make_method(settings.method or "", settings.towards, options, LinkedText.kind)
         self.of_each = row.of_each
-        self._name, self._links, self._needs_links = (
-            how.method or "",
-            how.links or [],
-            row.needs_links,
-        )
+        self._name, self._links = settings.method or "", settings.links or []
+        self._needs_links = row.needs_links
         self._words = Words(symmetrize=row.symmetrize) if words is None else words
         if self._links and len(self._links) != len(files):
             raise SettingError(
@@ -138,9 +135,9 @@ class ParallelSupervision(Supervision):
         self._corpora = self._words.read_all(files, langs)
         self._rows: list[dict[str, Any]] = []
         for path, corpus in zip(files, self._corpora, strict=True):
-            if how.towards not in corpus.langs:
+            if settings.towards not in corpus.langs:
                 raise SettingError(
-                    f"--towards {how.towards} is not a language of {path} "
+                    f"--towards {settings.towards} is not a language of {path} "
                     f"({', '.join(corpus.langs)})"
                 )
             about = {
@@ -153,8 +150,8 @@ class ParallelSupervision(Supervision):
     def prepared(self, base: Encoder, run: Run, say: Say) -> LinkedText:
         data = LinkedText(tuple(self._corpora))
         if self._links:
-            given = zip(self._links, self._corpora, strict=True)
-            data = data.linked([self._words.open_pairs(path, corpus) for path, corpus in given])
+            paths = zip(self._links, self._corpora, strict=True)
+            data = data.linked([self._words.open_pairs(path, corpus) for path, corpus in paths])
         elif self._needs_links:
             assert run.folder is not None  # `align` always gives a folder
             links = links_of(
@@ -168,10 +165,8 @@ class ParallelSupervision(Supervision):
     def record(self, data: LinkedText, fitted: Fitted, say: Say) -> dict[str, Any]:
         rows = self._rows
         if data.pairs:
-            rows = [
-                {**row, "word_pairs": len(links)}
-                for row, links in zip(rows, data.pairs, strict=True)
-            ]
+            counts = [len(links) for links in data.pairs]
+            rows = [{**row, "word_pairs": n} for row, n in zip(rows, counts, strict=True)]
         about: dict[str, Any] = {"texts": rows, **self.facts(fitted), "method": self._name}
         if self._needs_links:
             about["words"] = {
@@ -193,15 +188,17 @@ class DictionarySupervision(Supervision):
 
     preparing = "anchors"
 
-    def __init__(self, how: AlignSettings, options: Mapping[str, Any], words: Words):
-        self._name, self._options, self._words = how.method or "", options, words
+    def __init__(self, settings: AlignSettings, options: Mapping[str, Any], words: Words):
+        self._name, self._options, self._words = settings.method or "", options, words
         of_anchors = {each.name for each in fields(Averaging)} & options.keys()
         self._averaging = Averaging(**{name: options[name] for name in of_anchors})
         of_map = {name: value for name, value in options.items() if name not in of_anchors}
-        self.method = self._maps = _dictionary_maps(self._name, how.towards, of_map)
-        self._files, langs = named_pairs(how.dictionary or (), how.langs or ())
-        self._texts, self._folders = how.text or [], how.anchors or []
-        self._entries, self._wanted, self._rows = _dictionaries(self._files, langs, how.towards)
+        self.method = self._maps = _dictionary_maps(self._name, settings.towards, of_map)
+        self._files, langs = named_pairs(settings.dictionary or (), settings.langs or ())
+        self._texts, self._folders = settings.text or [], settings.anchors or []
+        self._entries, self._wanted, self._rows = _dictionaries(
+            self._files, langs, settings.towards
+        )
 
     def prepared(self, base: Encoder, run: Run, say: Say) -> Dictionaries:
         anchors, sources = self._anchors(base, progress=run.progress, say=say)
@@ -227,23 +224,23 @@ class DictionarySupervision(Supervision):
                     "--text and --anchors are ignored, because a static encoder already has one "
                     "vector per word"
                 )
-            return {
-                lang: table_anchors(base, lang, most=most, also=also)
-                for lang, also in self._wanted.items()
-            }, []
+            tables = {}
+            for lang, needed in self._wanted.items():
+                tables[lang] = table_anchors(base, lang, most=most, also=needed)
+            return tables, []
         by_lang: dict[str, dict[int, Anchors]] = {}
         sources = []
         for folder in self._folders:
             lang, path = name_and_path(folder)
-            found = open_folder(path, lang=lang, encoder=base)
-            first = next(iter(found.values()))
+            by_layer = open_folder(path, lang=lang, encoder=base)
+            first = next(iter(by_layer.values()))
             lang = first.lang or language_and_path(folder)[0]
-            by_lang[lang] = found
+            by_lang[lang] = by_layer
             sources.append({"path": Path(path).name, "langs": [lang], "entries": len(first)})
         named = [language_and_path(text) for text in self._texts]
-        if missing := [
-            lang for lang in self._wanted if lang not in by_lang and lang not in dict(named)
-        ]:
+        has_source = {*by_lang, *(lang for lang, _ in named)}
+        missing = [lang for lang in self._wanted if lang not in has_source]
+        if missing:
             remedy = f"give --text {missing[0]}=FILE or --anchors {missing[0]}=DIR"
             raise SettingError(
                 f"the word vectors of {missing[0]} must be averaged over a text; {remedy}"
@@ -290,21 +287,17 @@ class DictionarySupervision(Supervision):
                 )
                 if chosen["held_out_p@1"] is not None:
                     line += f", {100 * chosen['held_out_p@1']:.1f}% of the held-out words correct"
-                say(
-                    line
-                    + (
-                        f", {fit['left_out']:,} entries without vectors skipped"
-                        if fit["left_out"]
-                        else ""
-                    )
-                )
-                failed += [named] if fit.get("failed") else []
-        unsupervised = (
-            "words spelt alike"
-            if self._maps.start == IDENTICAL
-            else f"no dictionary ({self._maps.start})"
-        )
-        source = "a dictionary" if self._files else unsupervised
+                if fit["left_out"]:
+                    line += f", {fit['left_out']:,} entries without vectors skipped"
+                say(line)
+                if fit.get("failed"):
+                    failed.append(named)
+        if self._files:
+            source = "a dictionary"
+        elif self._maps.start == IDENTICAL:
+            source = "words spelt alike"
+        else:
+            source = f"no dictionary ({self._maps.start})"
         settings = {
             "method": self._name,
             "start": self._maps.start,
@@ -322,11 +315,11 @@ class DictionarySupervision(Supervision):
 class PlainSupervision(Supervision):
     """Plain text in each language."""
 
-    def __init__(self, how: AlignSettings, options: Mapping[str, Any], words: Words, say: Say):
-        self._name, self._pretokenized = how.method or "", words.pretokenized
-        self.method = make_method(self._name, how.towards, options, PlainText.kind)
+    def __init__(self, settings: AlignSettings, options: Mapping[str, Any], words: Words, say: Say):
+        self._name, self._pretokenized = settings.method or "", words.pretokenized
+        self.method = make_method(self._name, settings.towards, options, PlainText.kind)
         self.of_each = METHODS[self._name].of_each
-        texts, self._rows = _texts(self._name, how.towards, how.text or [], words, say)
+        texts, self._rows = _texts(self._name, settings.towards, settings.text or [], words, say)
         self._data = PlainText(texts)
 
     def prepared(self, base: Encoder, run: Run, say: Say) -> PlainText:
