@@ -309,9 +309,17 @@ class Problem:
         return unit_rows(self.x), unit_rows(self.z)
 
     def result(
-        self, refined: Refined, *, settings: Mapping[str, Any], **about: Any
+        self,
+        refined: Refined,
+        *,
+        seeds: int,
+        left_out: int = 0,
+        verdict: Verdict | None = None,
+        settings: Mapping[str, Any],
     ) -> DictionaryFit:
-        """Return the fitted map, which includes the means, with details of the fit."""
+        """Return the fitted map, which includes the means, with details of the fit; the arguments
+        are the attributes of `DictionaryFit`.
+        """
         fitted = refined.map
         if self.means is not None:
             # The map was fitted on centred vectors, and now also subtracts and adds the means.
@@ -320,7 +328,14 @@ class Problem:
             fitted = map_class.from_arrays(arrays, fitted.n_pairs)
         settings = {"method": self.method, "normalise": self.normalise, **settings}
         return DictionaryFit(
-            fitted, refined.pairs, refined.rounds, refined.best, settings=settings, **about
+            fitted,
+            refined.pairs,
+            refined.rounds,
+            refined.best,
+            seeds,
+            left_out,
+            verdict,
+            settings,
         )
 
 
