@@ -32,6 +32,7 @@ from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number, did_you_mean
 from calque.offsets import offsets_of
 from calque.spec import Count, SeedNumber, option
+from calque.text import Sentences
 from calque.training.loop import Loop, Schedule, rate_by_width
 from calque.training.plan import BatchPlan
 from calque.training.sources import ChosenWords, TrainedSource, VectorSource, float32_copy
@@ -264,18 +265,22 @@ class KeyPointAlignment(Method):
             )
         check_view(load.get("steps"), load.get("delta"), translations)
         for lang, files in translations.items():
-            is_pair = isinstance(files, list) and len(files) == 2
-            if not is_pair or not all(isinstance(file, str) for file in files):
-                raise SettingError(
-                    f"translations.{lang} must be a file in {self.towards} and a file in {lang}, "
-                    f"got {files!r}"
-                )
+            self._check_files(lang, files)
         if load.get("steps") == PIVOTS:
             return "key points"
         steps = named_steps(load.get("steps")) or self.trained_steps
         if len(steps) > len(self.trained_steps):
             raise SettingError(f"{steps[-1]} is not trained with steps = {self.steps!r}")
         return "key points" if "extract" in steps else "words"
+
+    def _check_files(self, lang: str, files: object) -> None:
+        """Check that the translations of a language are a pair of files."""
+        names = files if isinstance(files, list) else []
+        if len(names) != 2 or not all(isinstance(name, str) for name in names):
+            raise SettingError(
+                f"translations.{lang} must be a file in {self.towards} and a file in {lang}, "
+                f"got {files!r}"
+            )
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the result, to be saved with the result."""
@@ -364,12 +369,12 @@ class _TransformTraining:
         if settings.epochs[1]:
             schedule = self._schedule(1, rate_by_width(max(dims), 5 / 3))
             is_followed = bool(settings.epochs[2] or refinement_epochs)
-            for text in self._texts:
-                self._train_encoder(text.lang, schedule, update_vectors=is_followed)
+            for language in self._languages:
+                self._train_encoder(language, schedule, update_vectors=is_followed)
         # Phase 3: encoder of the pivot language
         if settings.epochs[2]:
             schedule = self._schedule(2, rate_by_width(pivot_dim, 5 / 3))
-            self._train_encoder(self._pivot, schedule, update_vectors=bool(refinement_epochs))
+            self._train_pivot_encoder(schedule, update_vectors=bool(refinement_epochs))
         # Refinement: transforms, on mutual best word pairs
         if refinement_epochs:
             schedule = replace(self._schedule(0, rate / 2), epochs=refinement_epochs)
@@ -396,46 +401,53 @@ class _TransformTraining:
             pivot = self._fixed(language.pivot_vectors)
             self._train(f"{phase}-{side.lang}", [side], pivot, schedule, mutual=mutual)
 
-    def _train_encoder(self, lang: str, schedule: Schedule, *, update_vectors: bool) -> None:
-        """Train the encoder for a language, if it is trainable, on the text in that language (phase
-        2) or, for the pivot language, on all texts together (phase 3). If `update_vectors`,
-        recompute the stored vectors afterwards."""
+    def _train_encoder(
+        self, language: _Language, schedule: Schedule, *, update_vectors: bool
+    ) -> None:
+        """Train the encoder of a non-pivot language, if it is trainable (phase 2). If
+        `update_vectors`, recompute the stored vectors afterwards."""
+        lang, sentences = language.text.lang, language.text.corpus.source
         encoder = self.encoders[lang]
         if not isinstance(encoder, TrainableEncoder):
             return
-        is_pivot = lang == self._pivot
-        if is_pivot:
-            languages = self._languages
-            sentences = [language.text.corpus.target for language in languages]
-        else:
-            languages = [language for language in self._languages if language.text.lang == lang]
-            sentences = [language.text.corpus.source for language in languages]
+        tuned, source = self._tuned_copy(encoder, [sentences])
+        pivot = self._fixed(language.pivot_vectors)
+        self._train(f"encoder-{lang}", [self._side(language, source)], pivot, schedule)
+        self.encoders[lang] = tuned
+        tuned.model.eval().requires_grad_(True)
+        if update_vectors:
+            language.vectors = tuned.encode(sentences, progress=self._run.progress)
+
+    def _train_pivot_encoder(self, schedule: Schedule, *, update_vectors: bool) -> None:
+        """Train the encoder of the pivot language, if it is trainable, on all texts together
+        (phase 3). If `update_vectors`, recompute the stored vectors afterwards."""
+        encoder = self.encoders[self._pivot]
+        if not isinstance(encoder, TrainableEncoder):
+            return
+        sentences = [language.text.corpus.target for language in self._languages]
+        tuned, source = self._tuned_copy(encoder, sentences)
+        # The source contains the pivot language's sentences of all texts, one text after another.
+        begins = offsets_of([len(text) for text in sentences])[:-1].tolist()
+        sides = [
+            self._side(language, self._fixed(language.vectors), begin)
+            for language, begin in zip(self._languages, begins, strict=True)
+        ]
+        self._train(f"encoder-{self._pivot}", sides, source, schedule)
+        self.encoders[self._pivot] = tuned
+        tuned.model.eval().requires_grad_(True)
+        if update_vectors:
+            for language, text in zip(self._languages, sentences, strict=True):
+                language.pivot_vectors = tuned.encode(text, progress=self._run.progress)
+
+    def _tuned_copy(
+        self, encoder: TrainableEncoder, texts: Sequence[Sentences]
+    ) -> tuple[TrainableEncoder, TrainedSource]:
+        """Return a copy of the encoder for training, and the source of its vectors of the texts."""
         tuned = float32_copy(encoder, self._processes.device)
         tuned.model.train()
-        split = SplitSentences.joined([encoder.split(text) for text in sentences])
-        trained = TrainedSource(tuned, split.covered_words(), self._processes, budget=_BUDGET)
-        if is_pivot:
-            # The pivot language's sentences of all texts are concatenated in one source.
-            begins = offsets_of([len(text) for text in sentences])[:-1].tolist()
-            sides = [
-                self._side(language, self._fixed(language.vectors), begin)
-                for language, begin in zip(languages, begins, strict=True)
-            ]
-            pivot: VectorSource = trained
-        else:
-            sides = [self._side(languages[0], trained)]
-            pivot = self._fixed(languages[0].pivot_vectors)
-        self._train(f"encoder-{lang}", sides, pivot, schedule)
-        tuned.model.eval().requires_grad_(True)
-        self.encoders[lang] = tuned
-        if not update_vectors:
-            return
-        for language, text in zip(languages, sentences, strict=True):
-            vectors = tuned.encode(text, progress=self._run.progress)
-            if is_pivot:
-                language.pivot_vectors = vectors
-            else:
-                language.vectors = vectors
+        split = SplitSentences.joined([encoder.split(text) for text in texts])
+        source = TrainedSource(tuned, split.covered_words(), self._processes, budget=_BUDGET)
+        return tuned, source
 
     def _result(self, tolerance: float) -> Transformed:
         """Return the transforms for unscaled vectors, and the thresholds chosen on held-out links

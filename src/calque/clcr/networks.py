@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import torch
@@ -36,7 +35,7 @@ class KeyPointHead(nn.Module):
 
     def __init__(self, dim: int, hidden: int = 256, dropout: float = 0.0):
         super().__init__()
-        self.settings: dict[str, Any] = {"dim": dim, "hidden": hidden, "dropout": dropout}
+        self.settings: dict[str, int | float] = {"dim": dim, "hidden": hidden, "dropout": dropout}
         self.hidden = nn.Linear(dim, hidden)
         self.out = nn.Linear(hidden, 1)
         self.drop = nn.Dropout(dropout)
@@ -72,7 +71,7 @@ class Order(nn.Module, ABC):
     module with the same shapes.
     """
 
-    settings: dict[str, Any]
+    settings: dict[str, int | float]
 
     def losses(self, rows: Tensor, positions: Tensor, lengths: Tensor, ranks: Tensor) -> Tensor:
         """Return −log p of the gold answers, summed over each sentence, `[S]`. `ranks`, int64

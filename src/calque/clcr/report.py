@@ -113,12 +113,9 @@ def _table(scores: _Scores, task: str) -> Table | None:
     """
     rows = _rows(scores, task)
     name, caption, corner, metrics, note = _TABLES[task]
+    filled = {column for figures in rows.values() for column in figures}
     langs = dict.fromkeys(lang for figures in rows.values() for _, lang in figures)
-    columns = [
-        column
-        for column in product(metrics, langs)
-        if any(column in figures for figures in rows.values())
-    ]
+    columns = [column for column in product(metrics, langs) if column in filled]
     if not columns:
         return None
     heads = []
@@ -128,22 +125,24 @@ def _table(scores: _Scores, task: str) -> Table | None:
     lines = []
     for label, figures in rows.items():
         lines.append(Line(label, tuple(Cell(figures.get(column)) for column in columns)))
-    sizes = []
-    for column in columns:
-        column_figures = [figures[column] for figures in rows.values() if column in figures]
-        if len({figure.n for figure in column_figures}) == 1:
-            sizes.append(Cell(number=column_figures[0].part("n")))
-        else:
-            sizes.append(Cell(text=("",)))
+    sizes = tuple(_size(rows, column) for column in columns)
     return Table(
         name,
         caption,
         corner,
         tuple(heads),
         tuple(lines),
-        foot=(Line("n", tuple(sizes), detail="sentences"),),
+        foot=(Line("n", sizes, detail="sentences"),),
         note=(note,),
     )
+
+
+def _size(rows: Mapping[str, Mapping[tuple[str, str], Figure]], column: tuple[str, str]) -> Cell:
+    """Return the number of sentences of a column; the cell is empty if rows differ in it."""
+    figures = [row[column] for row in rows.values() if column in row]
+    if len({figure.n for figure in figures}) == 1:
+        return Cell(number=figures[0].part("n"))
+    return Cell(text=("",))
 
 
 def _rows(scores: _Scores, task: str) -> Mapping[str, Mapping[tuple[str, str], Figure]]:

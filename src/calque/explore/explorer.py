@@ -60,11 +60,12 @@ def hubness(vectors: Embeddings, collection: Collection, *, progress: bool = Fal
         for a, b in product(range(len(rows)), repeat=2):
             # Within a language, the nearest neighbour of each word is the word itself.
             n_self = int(a == b)
+            if len(rows[b]) <= n_self:  # there is no other word
+                continue
             for start in range(0, len(rows[a]), _BLOCK):
                 block = slice(start, start + _BLOCK)
-                if len(rows[b]) > n_self:
-                    cosines, _ = largest_products(matrices[a][block], matrices[b], K + n_self)
-                    hubs[b, rows[a][block]] = cosines[:, n_self:].mean(axis=1, dtype=np.float64)
+                cosines, _ = largest_products(matrices[a][block], matrices[b], K + n_self)
+                hubs[b, rows[a][block]] = cosines[:, n_self:].mean(axis=1, dtype=np.float64)
                 shown.update(len(rows[a][block]) * len(rows[b]))
     return hubs
 

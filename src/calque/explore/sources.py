@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 # maximum number of translations per sentence; short sentences can have thousands
 _MAX_PARTNERS = 64
 _Key = tuple[str, int]  # language of a sentence, and its number within the language
+# sides of a text, and whether it was used for alignment
+_Text = tuple[Sequence[Sentences | Sequence[Sentence]], bool]
 
 
 class Collection:
@@ -50,7 +52,7 @@ class Collection:
         empty: number of sentences without words, which are ignored.
     """
 
-    def __init__(self, texts: Iterable[tuple[Sequence[Sentences | Sequence[Sentence]], bool]]):
+    def __init__(self, texts: Iterable[_Text]):
         # Number the distinct sentences of each language in the order of their first occurrence.
         numbers: dict[str, dict[tuple[str, ...], int]] = {}
         pairs: list[tuple[_Key, _Key]] = []
@@ -367,23 +369,11 @@ def find_text(
             pair per file.
         limit: maximum number of lines of each file, evenly spaced.
     """
-    # sides of each text, and whether it was used for alignment
-    texts: list[tuple[Sequence[Sentences | Sequence[Sentence]], bool]] = []
+    texts: list[_Text] = []
     for lang, path in [language_and_path(item) for item in text]:
         sentences = read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit)
         texts.append(([sentences], False))
-    pairs = list(langs) * len(test) if len(langs) == 1 else list(langs)
-    if len(pairs) != len(test):
-        raise SettingError(
-            f"--langs must have one pair, or one for each of {len(test)} --test files, got "
-            f"{len(pairs)}"
-        )
-    for path, pair in zip(test, pairs, strict=True):
-        corpus = read_parallel(
-            path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit
-        )
-        warn_skipped(corpus, path)
-        texts.append(((corpus.source, corpus.target), False))
+    texts += _parallel_texts(test, langs, pretokenized, limit)
     if not text and not test:
         for name in names:
             for path, lang, split in _demo_texts(Path(name)):
@@ -403,6 +393,29 @@ def find_text(
         summary += f"; {collection.empty:,} empty lines skipped"
     say(summary)
     return collection
+
+
+def _parallel_texts(
+    paths: Sequence[str],
+    langs: Sequence[tuple[str, str]],
+    pretokenized: bool,
+    limit: int | None,
+) -> list[_Text]:
+    """Read the user's files of parallel text, see `find_text`."""
+    pairs = list(langs) * len(paths) if len(langs) == 1 else list(langs)
+    if len(pairs) != len(paths):
+        raise SettingError(
+            f"--langs must have one pair, or one for each of {len(paths)} --test files, got "
+            f"{len(pairs)}"
+        )
+    texts: list[_Text] = []
+    for path, pair in zip(paths, pairs, strict=True):
+        corpus = read_parallel(
+            path, langs=pair, pretokenized=pretokenized, on_error="skip", limit=limit
+        )
+        warn_skipped(corpus, path)
+        texts.append(((corpus.source, corpus.target), False))
+    return texts
 
 
 def _some_pairs(corpus: ParallelCorpus, limit: int | None) -> ParallelCorpus:

@@ -65,13 +65,12 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         if self.method not in _METHODS:
             raise SettingError(f"method must be one of {', '.join(_METHODS)}, got {self.method!r}")
-        x, targets = validate_data(
+        X, y = validate_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True
         )
-        targets = targets.reshape(len(targets), -1)
-        moments = Moments.of(x, targets)
-        self.map_ = _fitted_map(moments, self.method, self.centre)
-        self._n_features_out = targets.shape[1]
+        y = y.reshape(len(y), -1)
+        self.map_ = _fitted_map(Moments.of(X, y), self.method, self.centre)
+        self._n_features_out = y.shape[1]
         return self
 
     def transform(self, X: Any) -> np.ndarray:
@@ -79,8 +78,8 @@ class AlignmentMap(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         float32 or float64.
         """
         check_is_fitted(self)
-        x = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return self.map_.transform(x)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return self.map_.transform(X)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -287,16 +287,20 @@ class Loop(Generic[T]):
             progress.set_postfix(shown, refresh=False)
             progress.update()
             if self.step % plan.steps_per_epoch == 0 or self.step == total:
-                self.objective.after_epoch()
-                scores = self.objective.scores()
-                if scores:
-                    track(scores, self.step)
+                self._end_epoch(track)
             must_save, must_stop = self._agreed(interruption)
             if must_save:
                 self.save()
             if must_stop:
                 self._stop(interruption, total)
         progress.close()
+
+    def _end_epoch(self, track: Log) -> None:
+        """Run the objective's hook, and log the scores that it computed."""
+        self.objective.after_epoch()
+        scores = self.objective.scores()
+        if scores:
+            track(scores, self.step)
 
     def _stop(self, interruption: Interruption, total: int) -> NoReturn:
         """End the run by raising `Stopped`."""
