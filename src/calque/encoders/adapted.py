@@ -68,10 +68,12 @@ class Origin(NamedTuple):
         its folder or on the hub.
         """
         model: Any = encoder.model
-        place = str(model.name_or_path)
-        place = _absolute(
-            next((name for name, folder in BUNDLED.items() if str(folder) == place), place)
-        )
+        place = encoder.place
+        for name, folder in BUNDLED.items():
+            if str(folder) == place:
+                place = name  # the folder differs between installations
+                break
+        place = _absolute(place)
         origin = cls(place, weights_digest(model), str(model.dtype).removeprefix("torch."))
         if not place or weights_digest(origin.read(None)[0]) != origin.weights:
             fact = f"the weights of {encoder.name} differ from those in {place or 'any folder'}"
@@ -128,16 +130,17 @@ class AdaptedEncoder(HuggingFaceEncoder):
                 vectors.
         """
         plain: Any = copy.copy(self)
-        plain.__class__, plain.model = HuggingFaceEncoder, merged_model(self.model)
+        plain.__class__ = HuggingFaceEncoder
+        plain.model = merged_model(self.model)
         del plain.origin, plain.own_tokenizer, plain.own_embeddings
+        # Some kinds of adapters are not linear in W, so the merged vectors are compared.
         batch, layers = self._probe(), self.layers
-        with self.reading(layers) as ours, plain.reading(layers) as theirs:
-            before, after = ours(batch), theirs(batch)
+        with self.reading(layers) as adapted_vectors, plain.reading(layers) as merged_vectors:
+            before, after = adapted_vectors(batch), merged_vectors(batch)
         tolerance = max(1e-3, 32 * torch.finfo(self.model.dtype).eps)
         for layer in layers:
-            if float((after[layer] - before[layer]).abs().max()) > tolerance * float(
-                before[layer].abs().max()
-            ):
+            difference = float((after[layer] - before[layer]).abs().max())
+            if difference > tolerance * float(before[layer].abs().max()):
                 fact = (
                     f"merging these adapters would change the vectors of layer {layer} of "
                     f"{self.name}"
@@ -154,23 +157,11 @@ class AdaptedEncoder(HuggingFaceEncoder):
         written to the subfolder `base`, so that other programs cannot open them without the
         standardisation.
         """
-        place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
+        place = self.origin.place
         with saving(folder, self) as path:
-            # Old sentence-transformers folders have the model in a subfolder, where PEFT must look
-            # for it.
-            base = model_folder(Path(place)) if os.path.isdir(place) else BUNDLED.get(place, place)
-            config.base_model_name_or_path, config.inference_mode = str(base), True
-            config.revision = self.origin.revision or None
-            kind = type(self.model)
-            if kind.__module__.partition(".")[0] in MODEL_PACKAGES:
-                config.auto_mapping = {
-                    "base_model_class": kind.__name__,
-                    "parent_library": kind.__module__,
-                }
-            config.target_modules = sorted(config.target_modules)
             inner = path / BASE_FOLDER if self.standard else path
             inner.mkdir(exist_ok=True)
-            config.save_pretrained(str(inner))
+            self._peft_config().save_pretrained(str(inner))
             weights = _state(self.model, embeddings=self.own_embeddings)
             state = {
                 f"{PREFIX}{name}": x.detach().cpu().contiguous() for name, x in weights.items()
@@ -183,17 +174,36 @@ class AdaptedEncoder(HuggingFaceEncoder):
                 # Only calque opens a standardised encoder, and it reads the layer from calque.json.
                 layer = self.n_layers if self.standard else self.layer
                 write_layer(inner, dim=self.dim, layer=layer, n_layers=self.n_layers)
-            about = {
-                name: value
-                for name, value in self.origin._asdict().items()
-                if name != "revision" or value
+            origin = self.origin._asdict()
+            if not self.origin.revision:
+                del origin["revision"]
+            if os.path.isdir(place):
+                # Record a relative path too, so that both folders can be moved together.
+                origin["beside"] = os.path.relpath(place, Path(folder).absolute())
+            about: dict[str, Any] = {"adapted": origin}
+            if self.standard:
+                about["base_folder"] = BASE_FOLDER
+            write_about(path, "adapters", {**about, **self._record(path)})
+
+    def _peft_config(self) -> Any:
+        """Return PEFT's configuration of the adapters as it is saved, with the base encoder."""
+        place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
+        if os.path.isdir(place):
+            # Old sentence-transformers folders have the model in a subfolder, where PEFT must look
+            # for it.
+            base = model_folder(Path(place))
+        else:
+            base = BUNDLED.get(place, place)
+        config.base_model_name_or_path, config.inference_mode = str(base), True
+        config.revision = self.origin.revision or None
+        model_class = type(self.model)
+        if model_class.__module__.partition(".")[0] in MODEL_PACKAGES:
+            config.auto_mapping = {
+                "base_model_class": model_class.__name__,
+                "parent_library": model_class.__module__,
             }
-            if os.path.isdir(
-                place
-            ):  # record a relative path too, so that both folders can be moved together
-                about["beside"] = os.path.relpath(place, Path(folder).absolute())
-            parts = {"base_folder": BASE_FOLDER} if self.standard else {}
-            write_about(path, "adapters", {"adapted": about, **parts, **self._record(path)})
+        config.target_modules = sorted(config.target_modules)
+        return config
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         self.save(folder)
@@ -218,14 +228,14 @@ class AdaptedEncoder(HuggingFaceEncoder):
         config = read_config(inner)
         origin = _recorded_origin(path, recorded, config)
         place = origin.place
-        remedy = (
-            f"check adapted.place in {ABOUT_FILE}"
-            if "adapted" in recorded
-            else f"check the base model in {ADAPTERS_FILE}"
-        )
+        if "adapted" in recorded:
+            remedy = f"check adapted.place in {ABOUT_FILE}"
+        else:
+            remedy = f"check the base model in {ADAPTERS_FILE}"
         _check_base(path, place)
+        beside = str(inner) if modules_of(inner) else ""
         try:
-            model, tokenizer = origin.read(attention, str(inner) if modules_of(inner) else "")
+            model, tokenizer = origin.read(attention, beside)
         except InputError as error:
             raise InputError(
                 f"the adapters' base encoder cannot be loaded ({error}); {remedy}", path=path
@@ -245,25 +255,16 @@ class AdaptedEncoder(HuggingFaceEncoder):
         base = BUNDLED.get(place, place)
         about_base = read_about(base)
         modules = own_modules(str(inner), recorded) or own_modules(str(base), about_base)
-        # PEFT does not save these options with its adapters
-        of_base = {
-            **({} if modules is None else {"layer": -1}),
-            **recorded_options(about_base, base),
-        }
-        options = {
-            "name": path.resolve().name,
-            **of_base,
-            **recorded_options(recorded, path),
-            **options,
-        }
-        opened = cls._of(
-            model, tokenizer, {"origin": origin._replace(weights=weights), **options}, str(path)
-        )
-        opened.modules, opened.own_tokenizer, opened.own_embeddings = (
-            modules,
-            own_tokenizer,
-            own_embeddings,
-        )
+        saved_options: dict[str, Any] = {"name": path.resolve().name}
+        if modules is not None:
+            saved_options["layer"] = -1  # the default of sentence-transformers
+        # PEFT does not save the options of the base encoder with its adapters.
+        saved_options |= recorded_options(about_base, base)
+        saved_options |= recorded_options(recorded, path)
+        saved_options["origin"] = origin._replace(weights=weights)
+        opened = cls._of(model, tokenizer, {**saved_options, **options}, str(path))
+        opened.modules = modules
+        opened.own_tokenizer, opened.own_embeddings = own_tokenizer, own_embeddings
         if recorded:
             return opened._read_standard(path, recorded)
         return opened._read_standard(Path(base), about_base)
@@ -274,19 +275,21 @@ def _recorded_origin(path: Path, recorded: Mapping[str, Any], config: Any) -> Or
     configuration.
     """
     adapted = recorded.get("adapted", {})
-    places = [str(path / adapted["beside"])] if "beside" in adapted else []
-    places += [str(adapted.get("place") or config.base_model_name_or_path or "")]
+    if adapted:
+        revision = str(adapted.get("revision") or "")
+    else:
+        revision = str(config.revision or "")
+    place = str(adapted.get("place") or config.base_model_name_or_path or "")
     if not adapted and _holds_model(path):
-        places = [
-            str(path)
-        ]  # transformers also applies adapters to a complete model in the same folder
-    place = next(
-        (place for place in places if place in BUNDLED or os.path.isdir(place)), places[-1]
-    )
-    revision = str(adapted.get("revision") or ("" if adapted else config.revision) or "")
-    return Origin(
-        _absolute(place), adapted.get("weights", ""), adapted.get("dtype", "float32"), revision
-    )
+        # transformers also applies adapters to a complete model in the same folder
+        place = str(path)
+    elif "beside" in adapted:
+        # The relative path comes first, because both folders may have been moved together.
+        beside = str(path / adapted["beside"])
+        if beside in BUNDLED or os.path.isdir(beside):
+            place = beside
+    weights, dtype = adapted.get("weights", ""), adapted.get("dtype", "float32")
+    return Origin(_absolute(place), weights, dtype, revision)
 
 
 def _holds_model(folder: Path) -> bool:
@@ -300,13 +303,14 @@ def _check_base(path: Path, place: str) -> None:
     if not place:
         fact = "base_model_name_or_path must name the base encoder of these adapters, got nothing"
         raise InputError(f"{fact}; add a folder or a name on the hub", path=path / ADAPTERS_FILE)
-    if place in BUNDLED or (
-        os.path.isdir(place) and os.path.realpath(place) == os.path.realpath(path)
-    ):
+    if place in BUNDLED:
         return
-    base = (
-        Path(place) if os.path.isdir(place) else hub_folder(place, ADAPTERS_FILE, [ADAPTERS_FILE])
-    )
+    if os.path.isdir(place):
+        if os.path.realpath(place) == os.path.realpath(path):
+            return
+        base = Path(place)
+    else:
+        base = hub_folder(place, ADAPTERS_FILE, [ADAPTERS_FILE])
     if base is not None and (base / ADAPTERS_FILE).is_file():
         fact = f"the base encoder of these adapters, {place}, contains adapters itself"
         raise InputError(
@@ -342,8 +346,11 @@ def with_adapters(
             f"lora requires a Transformers model, but {encoder.name} is a {type(encoder).__name__}"
         )
     source: Any = encoder.model
-    shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in source.parameters()}
-    model = copy.deepcopy(source, shared | {id(buffer): buffer for buffer in source.buffers()})
+    # `deepcopy` shares the tensors that its memo contains.
+    memo: dict[int, Any] = {id(buffer): buffer for buffer in source.buffers()}
+    for weight in source.parameters():
+        memo[id(weight)] = nn.Parameter(weight.detach(), requires_grad=False)
+    model = copy.deepcopy(source, memo)
     if isinstance(encoder, AdaptedEncoder):
         origin, (config,) = encoder.origin, model.peft_config.values()
         if config.r != rank:
@@ -354,11 +361,9 @@ def with_adapters(
             raise SettingError(
                 f"{fact}; merge these adapters (calque merge) before adding new ones"
             )
-        for p in _trained_parts(
-            model
-        ):  # copy the adapters, so that training does not change `encoder`
-            p.data = p.data.clone()
-            p.requires_grad_(True)
+        for weight in _trained_parts(model):
+            weight.data = weight.data.clone()  # so that training does not change `encoder`
+            weight.requires_grad_(True)
     else:
         origin = Origin.of(encoder) if kept else Origin("", "", "")
         targets = _targets(model, layers)
@@ -382,10 +387,8 @@ def with_adapters(
     adapted.model.to(device=device).float()
     adapted.standard, adapted.modules = encoder.standard, encoder.modules
     if isinstance(encoder, AdaptedEncoder):
-        adapted.own_tokenizer, adapted.own_embeddings = (
-            encoder.own_tokenizer,
-            encoder.own_embeddings,
-        )
+        adapted.own_tokenizer = encoder.own_tokenizer
+        adapted.own_embeddings = encoder.own_embeddings
     return adapted
 
 
@@ -400,10 +403,13 @@ def _targets(model: Any, layers: range) -> list[str]:
         if type(module).__name__ in ("Linear", "Conv1D")
     ]
     if blocks is not None:
-        inside = (name for name in linear if name.startswith(f"{blocks}."))
-        linear = [
-            name for name in inside if int(name[len(blocks) + 1 :].partition(".")[0]) in layers
-        ]
+        # Names have the form `encoder.layer.3.output.dense`.
+        inside = [name for name in linear if name.startswith(f"{blocks}.")]
+        linear = []
+        for name in inside:
+            layer = name[len(blocks) + 1 :].partition(".")[0]
+            if int(layer) in layers:
+                linear.append(name)
     if not linear:
         raise SettingError(
             f"lora: the trained layers of this {model.config.model_type} model contain no linear "
@@ -447,10 +453,10 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
     Raises:
         InputError: names or shapes do not match the model.
     """
-    weights, layers = read_weights(folder), config.layer_replication
+    weights, replicated = read_weights(folder), config.layer_replication
     try:
-        if layers:
-            _replicate(model, layers, folder)
+        if replicated:
+            _replicate(model, replicated, folder)
         state = of_encoder(config, weights, model, folder)
         own_embeddings = _read_embeddings(model, config, state)
         # The layers are replicated already. PiSSA is initialised with random numbers, which must be
@@ -459,17 +465,8 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
         with _without_warnings(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             _inject(config, model)
-        config.layer_replication = layers
-        shapes, expected = (
-            {name: x.shape for name, x in each.items()} for each in (state, _state(model))
-        )
-        wrong = [name for name in shapes | expected if shapes.get(name) != expected.get(name)]
-        # A model under a head has no pooler, and the pooler does not change the vectors.
-        wrong = sorted(name for name in wrong if name in shapes or not name.startswith("pooler."))
-        if wrong:
-            raise InputError(
-                f"{wrong[0]} is missing, unexpected or of the wrong shape", path=folder
-            )
+        config.layer_replication = replicated
+        _check_shapes(state, _state(model), folder)
         library().set_peft_model_state_dict(model, state, adapter_name=_NAME)
     except CalqueError:
         raise
@@ -478,6 +475,23 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
             f"the adapters do not match the base encoder ({first_line(error)})", path=folder
         ) from error
     return own_embeddings
+
+
+def _check_shapes(
+    state: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], folder: Path
+) -> None:
+    """Raise InputError unless the weights have the expected names and shapes."""
+    wrong = []
+    for name in {**state, **expected}:
+        if name not in state:
+            # A model under a head has no pooler, and the pooler does not change the vectors.
+            is_wrong = not name.startswith("pooler.")
+        else:
+            is_wrong = name not in expected or state[name].shape != expected[name].shape
+        if is_wrong:
+            wrong.append(name)
+    if wrong:
+        raise InputError(f"{min(wrong)} is missing, unexpected or of the wrong shape", path=folder)
 
 
 def _replicate(model: Any, layers: list[tuple[int, int]], folder: Path) -> None:
@@ -506,17 +520,17 @@ def _read_embeddings(model: Any, config: Any, state: dict[str, torch.Tensor]) ->
     for repeated in ("original_module", "modules_to_save"):
         state.pop(f"{name}.{repeated}.weight", None)
     trained = any(name.endswith(entry) for entry in config.modules_to_save or [])
-    places = [f"{name}.base_layer.weight", f"{name}.token_adapter.base_layer.weight"]
-    places += [] if trained else [f"{name}.weight"]
-    found = [state.pop(place) for place in places if place in state]
-    new_table = found[0] if found else state.get(f"{name}.weight")
-    rows = len(table.weight if new_table is None else new_table)
-    if rows != len(table.weight):
-        model.resize_token_embeddings(rows, mean_resizing=False)
+    keys = [f"{name}.base_layer.weight", f"{name}.token_adapter.base_layer.weight"]
+    if not trained:
+        keys.append(f"{name}.weight")
+    saved = [state.pop(key) for key in keys if key in state]
+    new_table = saved[0] if saved else state.get(f"{name}.weight")
+    if new_table is not None and len(new_table) != len(table.weight):
+        model.resize_token_embeddings(len(new_table), mean_resizing=False)
         table = model.get_input_embeddings()
-    if not found or torch.equal(found[0].to(table.weight), table.weight):
+    if not saved or torch.equal(saved[0].to(table.weight), table.weight):
         return False
-    table.weight.copy_(found[0])
+    table.weight.copy_(saved[0])
     return True
 
 

@@ -60,8 +60,8 @@ _INERT = {
     "qalora_group_size",
     "auto_mapping",
 }
-# : packages that the setting `auto_mapping` may name; calque never imports them because of this
-# setting
+#: packages that the setting `auto_mapping` may name; calque never imports them because of this
+#: setting
 MODEL_PACKAGES = ("transformers", "transformers_modules", "sentence_transformers")
 #: initialisations that only set A and B, which are then replaced by the trained matrices
 _PLAIN_STARTS = (True, False, "gaussian", "orthogonal", "eva")

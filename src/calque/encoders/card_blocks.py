@@ -17,8 +17,8 @@ from calque.storage import whole
 
 CARD_FILE = "README.md"
 CARD, SCORES = "card", "scores"
-# : text below the heading of the scores before scores are recorded; earlier versions wrote the same
-# text
+#: text below the heading of the scores before scores are recorded; earlier versions wrote the same
+#: text
 NO_SCORES = (
     "No scores are recorded yet. `calque evaluate` computes scores, and its option `--record` adds "
     "them here."

@@ -28,9 +28,9 @@ from calque.storage import (
 
 ABOUT_FILE, RUN_FILE = "calque.json", "calque-run.json"
 ADAPTERS_FILE = "adapter_config.json"  # written by PEFT
-# : subfolder for the model of an encoder whose vectors other programs cannot compute, such as an
-# encoder with maps; the outer : folder has no config.json, so other programs cannot open it by
-# mistake and compute vectors without maps
+#: subfolder for the model of an encoder whose vectors other programs cannot compute, such as an
+#: encoder with maps; the outer folder has no config.json, so other programs cannot open it by
+#: mistake and compute vectors without maps
 BASE_FOLDER = "base"
 ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and AllenNLP
 #: folders of the bundled encoders, keyed by name
@@ -40,8 +40,8 @@ BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
 FORMAT = 1
 OWN = "own"  # kind of an encoder whose class cannot be imported by name
 ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
-# : files that identify the content of a folder as an encoder or another result; they are moved last
-# and removed first
+#: files that identify the content of a folder as an encoder or another result; they are moved last
+#: and removed first
 MARKS = (RUN_FILE, *ENCODER_MARKS)
 
 

@@ -17,8 +17,8 @@ from calque.encoders.hub_cache import unconnected
 from calque.errors import InputError, OutputError, SettingError
 from calque.storage import json_text
 
-# : files that are not uploaded, such as training checkpoints, locks and hidden files; `push` adds
-# the model card separately
+#: files that are not uploaded, such as training checkpoints, locks and hidden files; `push` adds
+#: the model card separately
 _NOT_PART = ["training/*", ".*", "*/.*", "*.part", "*.lock", "*.old", CARD_FILE]
 
 

@@ -40,13 +40,8 @@ from calque.vectors import map_arrays, write_arrays
 
 Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
-_OPTIONS = (
-    "layer",
-    "pooling",
-    "max_length",
-    "precision",
-    "bidirectional",
-)  # recorded in `calque.json`
+# arguments that are recorded in `calque.json`
+_OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")
 STANDARD_FILE = "standardization.safetensors"
 # training recomputes activations if they would take more than this number of bytes
 _ACTIVATIONS = 1_000_000_000
@@ -108,16 +103,16 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.max_length = self.subwords.max_length
         self.bidirectional = passes.attend_both_ways(model, bidirectional, self._probe())
         self.n_layers, self.dim, self._flat, self._shortened = passes.examine(model, self._probe())
-        self.padding = (
-            2.0 if self._flat else 1.2
-        )  # without padding, fewer but larger batches are faster
+        # Without padding, fewer but larger batches are faster.
+        self.padding = 2.0 if self._flat else 1.2
         self._blocks = passes.find_blocks(model, self.n_layers)
-        self.layer = self.layer_number(self._default_layer() if layer is None else layer)
+        if layer is None:
+            layer = self._default_layer()
+        self.layer = self.layer_number(layer)
         # The fastest batches on two cores fit in the CPU cache: 1,024 subwords of 128 dimensions,
         # or 512 of 768 dimensions.
-        self.budget = (
-            min(1024, max(512, 131_072 // self.dim)) if self.device.type == "cpu" else 16_384
-        )
+        on_cpu = self.device.type == "cpu"
+        self.budget = min(1024, max(512, 131_072 // self.dim)) if on_cpu else 16_384
 
     def __repr__(self) -> str:
         return (
@@ -163,15 +158,16 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     def _probe(self) -> WordBatch:
         """Return a small batch with padding."""
-        return collate(self.split([["a"] * 2, ["the", "a", "in"] * 3]), np.arange(2)).to(
-            self.device
-        )
+        split = self.split([["a"] * 2, ["the", "a", "in"] * 3])
+        return collate(split, np.arange(2)).to(self.device)
 
     def _default_layer(self) -> int:
-        if self._flat or not (
-            self.bidirectional or passes.reads_left_to_right(self.model, self._probe())
-        ):
+        if self._flat:
             return -1
+        is_decoder = self.bidirectional or passes.reads_left_to_right(self.model, self._probe())
+        if not is_decoder:
+            return -1
+        # The last layers of a decoder are specialised in predicting the next word.
         layer = round(2 * self.n_layers / 3)
         fact = f"{self.name} is a decoder, so its default layer is {layer} of {self.n_layers}"
         remedy = (
@@ -190,16 +186,12 @@ class HuggingFaceEncoder(TrainableEncoder):
         if positions > 0:
             # RoBERTa numbers positions from the padding id + 1, so 514 positions allow 512
             # subwords.
-            tables: Any = [
-                part
-                for name, part in self.model.named_modules()
-                if name.endswith("position_embeddings")
-            ]
-            unused = [
-                1 + (-1 if (pad := getattr(part, "padding_idx", None)) is None else pad)
-                for part in tables
-            ]
-            limits.append(positions - max(unused, default=0))
+            unused = 0
+            for name, part in self.model.named_modules():
+                padding_id = getattr(part, "padding_idx", None)
+                if name.endswith("position_embeddings") and padding_id is not None:
+                    unused = max(unused, 1 + int(padding_id))  # type: ignore[arg-type]
+            limits.append(positions - unused)
         limit = int(min(limits))
         if wanted is None:
             return limit
@@ -214,30 +206,28 @@ class HuggingFaceEncoder(TrainableEncoder):
     ) -> dict[int, Tensor]:
         batches = [batch] if isinstance(batch, WordBatch) else list(batch)
         numbers = {layer: self.layer_number(layer) for layer in layers}
-        found = (self._flat_forward if self.is_flat() else self._plain_forward)(
-            batches, sorted(set(numbers.values()))
-        )
-        for number in found.keys() & self.standard.keys():
-            rows, covered = found[number], torch.cat([batch.lengths for batch in batches]) > 0
+        run = self._flat_forward if self.is_flat() else self._plain_forward
+        vectors = run(batches, sorted(set(numbers.values())))
+        for number in vectors.keys() & self.standard.keys():
+            rows = vectors[number]
+            covered = torch.cat([batch.lengths for batch in batches]) > 0
             mean, deviation = self.standard[number].to(rows.device)
-            found[number] = ((rows - mean) / deviation * covered[:, None]).to(rows.dtype)
-        return {layer: found[number] for layer, number in numbers.items()}
+            # Words without a vector keep a zero vector.
+            vectors[number] = ((rows - mean) / deviation * covered[:, None]).to(rows.dtype)
+        return {layer: vectors[number] for layer, number in numbers.items()}
 
     def _plain_forward(
         self, batches: Sequence[WordBatch], layers: Sequence[int]
     ) -> dict[int, Tensor]:
         """Compute word vectors with the forward pass of `transformers`, batch by batch."""
         self._save_memory(batches, max(layers))
-        pooled = []
+        blocks = self._blocks if self._shortened else None
+        vectors: dict[int, list[Tensor]] = {layer: [] for layer in layers}
         for batch in batches:
-            states = passes.states_up_to(
-                self.model, batch, layers, self._blocks if self._shortened else None
-            )
-            pooled.append([self.pool(states[layer], batch) for layer in layers])
-        return {
-            layer: torch.cat(vectors)
-            for layer, vectors in zip(layers, zip(*pooled, strict=True), strict=True)
-        }
+            states = passes.states_up_to(self.model, batch, layers, blocks)
+            for layer in layers:
+                vectors[layer].append(self.pool(states[layer], batch))
+        return {layer: torch.cat(parts) for layer, parts in vectors.items()}
 
     def _save_memory(self, batches: Sequence[WordBatch], top: int) -> None:
         """Enable gradient checkpointing (Chen et al. 2016) if activations would take more than 1
@@ -250,19 +240,18 @@ class HuggingFaceEncoder(TrainableEncoder):
         trained = torch.is_grad_enabled() and model.training
         if not trained or not getattr(model, "supports_gradient_checkpointing", False):
             return
-        inner = getattr(model.config, "intermediate_size", None) or 4 * self.dim
-        numbers = (
-            sum(batch.input_ids.numel() for batch in batches) * top * (16 * self.dim + 3 * inner)
-        )
-        if 4 * numbers > _ACTIVATIONS and not any(
-            getattr(m, "gradient_checkpointing", False) for m in model.modules()
-        ):
-            # The method was renamed in transformers 5.
-            enable = (
-                getattr(model, "activation_checkpointing_enable", None)
-                or model.gradient_checkpointing_enable
-            )
-            enable({"use_reentrant": False})
+        inner_dim = getattr(model.config, "intermediate_size", None) or 4 * self.dim
+        n_subwords = sum(batch.input_ids.numel() for batch in batches)
+        n_bytes = 4 * n_subwords * top * (16 * self.dim + 3 * inner_dim)
+        if n_bytes <= _ACTIVATIONS:
+            return
+        if any(getattr(module, "gradient_checkpointing", False) for module in model.modules()):
+            return  # it is enabled already
+        # The method was renamed in transformers 5.
+        enable = getattr(model, "activation_checkpointing_enable", None)
+        if enable is None:
+            enable = model.gradient_checkpointing_enable
+        enable({"use_reentrant": False})
 
     def pool(self, states: Tensor, batch: WordBatch) -> Tensor:
         """Return word vectors `[W, dim]` from hidden states `[B, T, dim]`."""
@@ -291,15 +280,15 @@ class HuggingFaceEncoder(TrainableEncoder):
         self, batches: Sequence[WordBatch], layers: Sequence[int]
     ) -> dict[int, Tensor]:
         """Compute word vectors with the forward pass without padding."""
-        starts = offsets_of([batch.n_subwords for batch in batches]).tolist()
+        starts = offsets_of([batch.n_subwords for batch in batches])[:-1].tolist()
+        # index of each word's first subword among the subwords of all batches
         first = torch.cat(
-            [batch.packed + start for batch, start in zip(batches, starts, strict=False)]
+            [batch.packed + start for batch, start in zip(batches, starts, strict=True)]
         )
         lengths = torch.cat([batch.lengths for batch in batches])
         rows = None if self.pooling == "mean" else self._ends(first, lengths)
-        states = passes.bert_states(
-            self.model, passes.embedded(self.model, batches), batches, layers, rows
-        )
+        x = passes.embedded(self.model, batches)
+        states = passes.bert_states(self.model, x, batches, layers, rows)
         if rows is None:
             return {layer: word_means(states[layer], first, lengths) for layer in layers}
         return {layer: states[layer] * (lengths > 0)[:, None] for layer in layers}
@@ -313,14 +302,13 @@ class HuggingFaceEncoder(TrainableEncoder):
         because weight changes cannot be detected reliably."""
         digest = hashlib.blake2b(digest_size=16)
         backend = json.loads(stable_text(self.subwords.backend))
-        about = [
-            self.layer,
-            self.pooling,
-            self.max_length,
-            {**backend, "truncation": None, "padding": None},
-        ]
-        about += [self.precision] if self.precision != "highest" else []
-        about += ["bidirectional"] if self.bidirectional else []
+        # calque sets the truncation and the padding itself.
+        backend |= {"truncation": None, "padding": None}
+        about = [self.layer, self.pooling, self.max_length, backend]
+        if self.precision != "highest":
+            about.append(self.precision)
+        if self.bidirectional:
+            about.append("bidirectional")
         digest.update(json_text(about, undefined="name", sort_keys=True).encode())
         digest.update(weights_digest(self.model).encode())
         for layer, standard in sorted(self.standard.items()):
@@ -366,9 +354,8 @@ class HuggingFaceEncoder(TrainableEncoder):
         with saving(folder, self) as path:
             self.model.eval()
             place = path / BASE_FOLDER if self.standard else path
-            with passes.cut_above(
-                self.model, None if keep_layers else self._blocks, self.layer, self._probe()
-            ) as cut:
+            blocks = None if keep_layers else self._blocks
+            with passes.cut_above(self.model, blocks, self.layer, self._probe()) as cut:
                 save_model(self.model, place)
             self.tokenizer.save_pretrained(place)
             if self.modules is not None:
@@ -379,12 +366,8 @@ class HuggingFaceEncoder(TrainableEncoder):
                 )
             n_layers = self.layer if cut else self.n_layers
             # Only calque opens a standardised encoder, and it reads the layer from calque.json.
-            write_layer(
-                place,
-                dim=self.dim,
-                layer=n_layers if self.standard else self.layer,
-                n_layers=n_layers,
-            )
+            layer = n_layers if self.standard else self.layer
+            write_layer(place, dim=self.dim, layer=layer, n_layers=n_layers)
             about = {"cut": cut, **self._record(path)}
             if declare:
                 about["own_pooling"] = False
@@ -396,11 +379,11 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Return the settings for `calque.json`, and write the means and standard deviations of
         standardised layers.
         """
-        usual = {"precision": "highest", "bidirectional": False}
-        options = {key: getattr(self, key) for key in _OPTIONS}
-        recorded: dict[str, Any] = {
-            key: value for key, value in options.items() if usual.get(key, ...) != value
-        }
+        recorded: dict[str, Any] = {key: getattr(self, key) for key in _OPTIONS}
+        if self.precision == "highest":
+            del recorded["precision"]
+        if not self.bidirectional:
+            del recorded["bidirectional"]
         if self.standard:
             write_arrays(
                 folder / STANDARD_FILE,
@@ -413,20 +396,20 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Read the means and standard deviations from a folder if its `calque.json` lists
         standardised layers.
         """
-        if layers := about.get("standardized"):
-            arrays, _ = map_arrays(folder / STANDARD_FILE)
-            if any(
-                f"{layer}" not in arrays or arrays[f"{layer}"].shape != (2, self.dim)
-                for layer in layers
-            ):
+        layers = about.get("standardized")
+        if not layers:
+            return self
+        arrays, _ = map_arrays(folder / STANDARD_FILE)
+        self.standard = {}
+        for layer in layers:
+            rows = arrays.get(f"{layer}")
+            if rows is None or rows.shape != (2, self.dim):
                 fact = (
                     "means or standard deviations are missing or have the wrong shape; save the "
                     "encoder again"
                 )
                 raise InputError(fact, path=folder / STANDARD_FILE)
-            self.standard = {
-                layer: torch.from_numpy(np.array(arrays[f"{layer}"])) for layer in layers
-            }
+            self.standard[layer] = torch.from_numpy(np.array(rows))
         return self
 
     @classmethod
@@ -442,17 +425,19 @@ class HuggingFaceEncoder(TrainableEncoder):
     ) -> Self:
         """Load an encoder from a folder or from the hub; for the options, see `load_encoder`."""
         path, number = Path(folder), number_type(dtype)
-        about = read_about(path) if about is None else about
-        name = fspath(
-            path / BASE_FOLDER if "base_folder" in about and "standardized" in about else folder
-        )
+        if about is None:
+            about = read_about(path)
+        is_standardized = "base_folder" in about and "standardized" in about
+        name = fspath(path / BASE_FOLDER if is_standardized else folder)
         _check_folder(name)
         modules = own_modules(name, about)
-        recorded = {**({} if modules is None else {"layer": -1}), **recorded_options(about, path)}
+        saved_options: dict[str, Any] = {"name": path.resolve().name if path.is_dir() else name}
+        if modules is not None:
+            saved_options["layer"] = -1  # sentence-transformers reads the last layer
+        saved_options |= recorded_options(about, path)
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))
-        options = {"name": path.resolve().name if path.is_dir() else name, **recorded, **options}
-        encoder = cls._of(model, tokenizer, options, name)
+        encoder = cls._of(model, tokenizer, {**saved_options, **options}, name)
         encoder.modules = modules
         return encoder._read_standard(path, about)
 
@@ -467,9 +452,8 @@ class HuggingFaceEncoder(TrainableEncoder):
             raise InputError(error.fact, path=error.path or place) from error
         except (CalqueError, CalqueWarning):
             raise
-        except (
-            Exception
-        ) as error:  # the model needs other inputs, such as pixels, or the files are corrupt
+        except Exception as error:
+            # The model needs other inputs, such as pixels, or the files are corrupt.
             fact = (
                 f"the tokenizer and {type(model).__name__} do not work together "
                 f"({first_line(error)})"
@@ -491,10 +475,11 @@ def _check_folder(name: str) -> None:
     if model_folder(path).joinpath("config.json").is_file():
         return
     if path.exists() or path.is_absolute() or name.count(os.sep) > 1:
-        fact = "this folder has no config.json; give an encoder saved by transformers or calque"
-        raise InputError(
-            fact if path.exists() else f"no such folder{similar_path(path)}", path=path
-        )
+        if path.exists():
+            fact = "this folder has no config.json; give an encoder saved by transformers or calque"
+        else:
+            fact = f"no such folder{similar_path(path)}"
+        raise InputError(fact, path=path)
 
 
 def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:

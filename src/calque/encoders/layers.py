@@ -17,8 +17,8 @@ from calque.encoders.batches import WordBatch
 from calque.encoders.numerics import why_not_finite
 from calque.errors import CalqueWarning, InputError, SettingError
 
-# : model types of `transformers` (`config.model_type`) that have the same layers and embeddings as
-# BERT
+#: model types of `transformers` (`config.model_type`) that have the same layers and embeddings as
+#: BERT
 FAMILIES = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 _LOCK = RLock()  # other threads must wait while the list of layers is truncated
 
@@ -78,10 +78,11 @@ def states_up_to(
     `blocks` is None, all layers are computed.
     """
     stack: Any = () if blocks is None else model.get_submodule(blocks)
-    top, found = max(1, *layers), []
+    top = max(1, *layers)
+    outputs: list[Tensor] = []
 
     def keep(module: nn.Module, args: Any, output: Any) -> None:
-        found.append(output[0] if isinstance(output, tuple) else output)
+        outputs.append(output[0] if isinstance(output, tuple) else output)
 
     with _LOCK:
         if blocks is None or top == len(stack):
@@ -90,7 +91,7 @@ def states_up_to(
             hook = stack[top - 1].register_forward_hook(keep)
             try:
                 with _ended(model, blocks, top):
-                    states = (*all_states(model, batch)[:top], found[0])
+                    states = (*all_states(model, batch)[:top], outputs[0])
             finally:
                 hook.remove()
     return {layer: states[layer] for layer in layers}
@@ -119,16 +120,15 @@ def is_bert_like(model: Any) -> bool:
         return False
     if getattr(config, "is_decoder", False):
         return False
-    if any(layer.training and getattr(layer, "gradient_checkpointing", False) for layer in layers):
-        return False
-    kinds = [
-        hooks
-        for part in model.modules()
-        for hooks in (part._forward_hooks, part._forward_pre_hooks)
-    ]
-    # hooks that transformers itself registers are allowed
-    own = "transformers.utils.output_capturing"
-    return all(hook.__module__ == own for hooks in kinds for hook in hooks.values())
+    for layer in layers:
+        if layer.training and getattr(layer, "gradient_checkpointing", False):
+            return False
+    for part in model.modules():
+        for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values()):
+            # transformers itself registers hooks that read the hidden states
+            if hook.__module__ != "transformers.utils.output_capturing":
+                return False
+    return True
 
 
 def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
@@ -139,18 +139,21 @@ def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
     padding = getattr(model.config, "pad_token_id", None) or 0
     # All batches are embedded in one call, because each call creates a gradient as large as the
     # embedding table.
-    ids = torch.cat(
-        [F.pad(b.input_ids, (0, width - b.input_ids.shape[1]), value=padding) for b in batches]
-    )
+    margins = [(0, width - batch.input_ids.shape[1]) for batch in batches]
+    ids = []
+    for batch, margin in zip(batches, margins, strict=True):
+        ids.append(F.pad(batch.input_ids, margin, value=padding))
     segments = None
     if any(batch.segments is not None for batch in batches):
-        parts = [
-            torch.zeros_like(b.input_ids) if b.segments is None else b.segments for b in batches
-        ]
-        segments = torch.cat([F.pad(part, (0, width - part.shape[1])) for part in parts])
-    x = model.embeddings(input_ids=ids, token_type_ids=segments)
+        parts = []
+        for batch, margin in zip(batches, margins, strict=True):
+            part = torch.zeros_like(batch.input_ids) if batch.segments is None else batch.segments
+            parts.append(F.pad(part, margin))
+        segments = torch.cat(parts)
+    x = model.embeddings(input_ids=torch.cat(ids), token_type_ids=segments)
     if hasattr(model, "embeddings_project"):  # ELECTRA projects embeddings to the hidden size
         x = model.embeddings_project(x)
+    # Positions of the subwords among those of the embedded batches, which are wider.
     places, start = [], 0
     for batch in batches:
         n, length = batch.input_ids.shape
@@ -184,16 +187,20 @@ def bert_states(
     sizes = [batch.n_subwords for batch in batches]
     for number, layer in enumerate(model.encoder.layer[:top], start=1):
         attention = layer.attention.self
-        parts = (part(x).split(sizes) for part in (attention.query, attention.key, attention.value))
+        queries = attention.query(x).split(sizes)
+        keys = attention.key(x).split(sizes)
+        values = attention.value(x).split(sizes)
         context = torch.cat(
-            [_attended(attention, *each) for each in zip(batches, *parts, strict=True)]
+            [
+                _attended(attention, *inputs)
+                for inputs in zip(batches, queries, keys, values, strict=True)
+            ]
         )
         if number == top and rows is not None:
             context, x = context.index_select(0, rows), x.index_select(0, rows)
         x = _added(layer.attention.output, context, x)
-        x = _added(
-            layer.output, layer.intermediate.intermediate_act_fn(layer.intermediate.dense(x)), x
-        )
+        inner = layer.intermediate.intermediate_act_fn(layer.intermediate.dense(x))
+        x = _added(layer.output, inner, x)
         if number in wanted:
             states[number] = x if rows is None or number == top else x.index_select(0, rows)
     return states
@@ -205,10 +212,8 @@ def _attended(attention: Any, batch: WordBatch, *parts: Tensor) -> Tensor:
     """
     n, width = batch.input_ids.shape
     mask = None if batch.attention_mask is None else batch.attention_mask.bool()[:, None, None, :]
-    if batch.spread is not None:
-        parts = tuple(
-            part.index_select(0, batch.spread) for part in parts
-        )  # the attention mask hides padding
+    if batch.spread is not None:  # the attention mask hides the padding
+        parts = tuple(part.index_select(0, batch.spread) for part in parts)
     query, key, value = (
         part.view(n, width, attention.num_attention_heads, -1).transpose(1, 2) for part in parts
     )
@@ -257,7 +262,8 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
         if isinstance(getattr(module, "is_causal", None), bool):
             module.is_causal = not wanted  # type: ignore[assignment]
     if reads_left_to_right(model, batch) == wanted:
-        fact = f"the attention of {name} cannot be made {'bidirectional' if wanted else 'causal'}"
+        direction = "bidirectional" if wanted else "causal"
+        fact = f"the attention of {name} cannot be made {direction}"
         raise SettingError(
             f"{fact}; this requires a decoder from transformers 5 with 'sdpa' or 'eager' attention"
         )
@@ -268,22 +274,27 @@ def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
     """Return whether attention is causal, so that the last subword does not affect the hidden
     states of earlier subwords.
     """
-    inside = (
-        torch.ones_like(batch.input_ids) if batch.attention_mask is None else batch.attention_mask
-    )
-    row, last = int(inside.sum(1).argmax()), int(inside.sum(1).max()) - 1
+    lengths = _lengths(batch)
+    row, last = int(lengths.argmax()), int(lengths.max()) - 1
     ids = batch.input_ids[row : row + 1, : last + 1].repeat(2, 1)
     ids[1, last] = int(ids[1, last] == 0)  # replace the last subword with another one
     with torch.inference_mode():
-        one, other = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1]
-    return _close(other[:last], one[:last], 1e-6)
+        states = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1]
+    return _close(states[1, :last], states[0, :last], 1e-6)
 
 
-def _close(found: Tensor, state: Tensor, tolerance: float = 1e-5) -> bool:
-    """Return whether `found` differs from `state` by at most `tolerance` times the largest absolute
-    entry of `state`.
+def _lengths(batch: WordBatch) -> Tensor:
+    """Return the number of subwords of each sentence, `[B]`."""
+    if batch.attention_mask is None:
+        return torch.ones_like(batch.input_ids).sum(1)
+    return batch.attention_mask.sum(1)
+
+
+def _close(states: Tensor, expected: Tensor, tolerance: float = 1e-5) -> bool:
+    """Return whether `states` differs from `expected` by at most `tolerance` times the largest
+    absolute entry of `expected`.
     """
-    return torch.allclose(found, state, rtol=0, atol=tolerance * float(state.abs().max()))
+    return torch.allclose(states, expected, rtol=0, atol=tolerance * float(expected.abs().max()))
 
 
 def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
@@ -302,7 +313,8 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     with torch.inference_mode():
         states = all_states(model, batch)
         n, dim = len(states) - 1, states[-1].shape[-1]
-        if shapes := {tuple(state.shape) for state in states} - {(*batch.input_ids.shape, dim)}:
+        shapes = {tuple(state.shape) for state in states} - {(*batch.input_ids.shape, dim)}
+        if shapes:
             fact = f"{name} has hidden states of shapes {', '.join(map(str, sorted(shapes)))}"
             raise SettingError(
                 f"{fact}; expected one vector per subword, with the same size in all layers"
@@ -311,30 +323,46 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
             raise InputError(
                 f"{name} computes vectors that are not finite; {why_not_finite(states[-1].dtype)}"
             )
-        flat = shortened = False
-        mask = (
-            torch.ones_like(batch.input_ids)
-            if batch.attention_mask is None
-            else batch.attention_mask
-        )
         if is_bert_like(model):
             ours = bert_states(model, embedded(model, [batch]), [batch], range(n + 1))
-            flat = all(_close(ours[k], state[mask.bool()]) for k, state in enumerate(states))
+            subwords = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
+            flat = all(
+                _close(ours[layer], state[subwords].view_as(ours[layer]))
+                for layer, state in enumerate(states)
+            )
         else:
-            shortest, size = int(mask.sum(1).argmin()), int(mask.sum(1).min())
-            ids = batch.input_ids[shortest : shortest + 1, :size]
-            alone = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1][0]
-            if not _close(
-                alone, states[-1][shortest, :size], max(1e-4, 10 * torch.finfo(alone.dtype).eps)
-            ):
-                raise SettingError(
-                    f"{name} is not supported: its vectors depend on padding; use another encoder"
-                )
-        if not flat and (blocks := find_blocks(model, n)) is not None:
-            with suppress(Exception):  # the code of some models fails with fewer layers
-                found = states_up_to(model, batch, [0, n // 2], blocks)
-                shortened = all(torch.equal(found[k], states[k]) for k in found)
+            flat = False
+            _check_padding(model, batch, states[-1])
+        shortened = not flat and _can_skip_layers(model, batch, states)
     return n, dim, flat, shortened
+
+
+def _check_padding(model: nn.Module, batch: WordBatch, last: Tensor) -> None:
+    """Raise SettingError if the last hidden states of the shortest sentence depend on padding."""
+    lengths = _lengths(batch)
+    shortest, length = int(lengths.argmin()), int(lengths.min())
+    ids = batch.input_ids[shortest : shortest + 1, :length]
+    alone = encoder_of(model)(input_ids=ids, output_hidden_states=True).hidden_states[-1][0]
+    tolerance = max(1e-4, 10 * torch.finfo(alone.dtype).eps)
+    if not _close(alone, last[shortest, :length], tolerance):
+        raise SettingError(
+            f"{type(model).__name__} is not supported: its vectors depend on padding; use another "
+            "encoder"
+        )
+
+
+def _can_skip_layers(model: nn.Module, batch: WordBatch, states: Sequence[Tensor]) -> bool:
+    """Return whether the hidden states of a middle layer stay the same if the layers above it are
+    skipped.
+    """
+    n = len(states) - 1
+    blocks = find_blocks(model, n)
+    if blocks is None:
+        return False
+    with suppress(Exception):  # the code of some models fails with fewer layers
+        lower = states_up_to(model, batch, [0, n // 2], blocks)
+        return all(torch.equal(lower[layer], states[layer]) for layer in lower)
+    return False
 
 
 @contextmanager

@@ -23,8 +23,8 @@ from calque.encoders.hub_cache import hub_folder
 from calque.errors import SettingError
 from calque.named import TRUST_CODE, is_path
 
-# : files that are fetched from a hub repository of adapters: the adapters, the tokenizer, and
-# modules of sentence-transformers
+#: files that are fetched from a hub repository of adapters: the adapters, the tokenizer, and
+#: modules of sentence-transformers
 _ADAPTER_PARTS = (
     "*.json",
     "adapter_model.*",

@@ -124,36 +124,35 @@ class MappedEncoder(Encoder):
                 setting is invalid.
         """
         require(base, "mapped")
-        corpora = [corpus] if not isinstance(corpus, Sequence) else list(corpus)
-        pairs_of = [pairs] if not isinstance(pairs, Sequence) else list(pairs)
+        corpora = list(corpus) if isinstance(corpus, Sequence) else [corpus]
+        corpus_pairs = list(pairs) if isinstance(pairs, Sequence) else [pairs]
         numbers = sorted(set(base.layer_numbers(layers)))
         moments: dict[str, dict[int, Moments]] = {}
         counter = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
-        for text, linked in zip(corpora, pairs_of, strict=True):
+        for text, linked in zip(corpora, corpus_pairs, strict=True):
             linked.check(text)
             if text.side(towards) == "source":
                 text, linked = text.swapped(), linked.swapped()
-            sums = moments.setdefault(
-                text.langs[0], {n: Moments(base.dim, base.dim) for n in numbers}
-            )
+            # Several corpora of one language are added to the same moments.
+            lang = text.langs[0]
+            if lang not in moments:
+                moments[lang] = {layer: Moments(base.dim, base.dim) for layer in numbers}
             for start in range(0, len(text), block):
-                part, part_pairs = text[start : start + block], linked.slice(start, start + block)
-                source, target = (
-                    base.encode_layers(side, numbers) for side in (part.source, part.target)
-                )
-                for n in numbers:
-                    sums[n].update(
-                        *_paired(source[n], target[n], part_pairs if unit == "words" else None)
-                    )
+                part = text[start : start + block]
+                links = linked.slice(start, start + block) if unit == "words" else None
+                source = base.encode_layers(part.source, numbers)
+                target = base.encode_layers(part.target, numbers)
+                for layer in numbers:
+                    x, y = _paired(source[layer], target[layer], links)
+                    moments[lang][layer].update(x, y)
                 counter.update(len(part))
         counter.close()
-        maps = {
-            lang: {n: make().fit_moments(m) for n, m in sums.items()}
-            for lang, sums in moments.items()
-        }
-        kind = next(iter(next(iter(maps.values())).values())).kind
-        method = kind if unit == "words" else f"sentence-{kind}"
-        used = sum(sums[numbers[0]].n for sums in moments.values())
+        maps: dict[str, dict[int, VectorMap]] = {}
+        for lang, by_layer in moments.items():
+            maps[lang] = {layer: make().fit_moments(sums) for layer, sums in by_layer.items()}
+        map_name = next(iter(maps.values()))[numbers[0]].kind
+        method = map_name if unit == "words" else f"sentence-{map_name}"
+        used = sum(by_layer[numbers[0]].n for by_layer in moments.values())
         settings = {
             "method": method,
             "unit": unit,
@@ -162,18 +161,14 @@ class MappedEncoder(Encoder):
         }
         aligned = cls(base, maps, towards=towards, combine=combine, settings=settings)
         about = {"settings": {**settings, "layers": list(aligned.layers), "combine": combine}}
-        aligned.made = made_of(base, method, towards, corpora, pairs_of, about)
+        aligned.made = made_of(base, method, towards, corpora, corpus_pairs, about)
         return aligned
 
     def without_maps(self) -> MappedEncoder:
         """Return an encoder that combines the layers in the same way, but without mapping them."""
         unmapped = copy.copy(self)
-        unmapped.maps, unmapped.settings, unmapped.name, unmapped.made = (
-            {},
-            {},
-            self.base.name,
-            None,
-        )
+        unmapped.maps, unmapped.settings = {}, {}
+        unmapped.name, unmapped.made = self.base.name, None
         return unmapped
 
     @property
@@ -193,10 +188,10 @@ class MappedEncoder(Encoder):
         )
         for lang in sorted(self.maps):
             for layer in self.layers:
-                for name, array in sorted(self.maps[lang][layer].arrays().items()):
-                    digest.update(
-                        f"{lang}.{layer}.{name}".encode() + np.ascontiguousarray(array).tobytes()
-                    )
+                arrays = self.maps[lang][layer].arrays()
+                for name in sorted(arrays):
+                    digest.update(f"{lang}.{layer}.{name}".encode())
+                    digest.update(np.ascontiguousarray(arrays[name]).tobytes())
         return digest.hexdigest()
 
     def stored_words(self, lang: str) -> Sequence[str] | None:
@@ -213,19 +208,21 @@ class MappedEncoder(Encoder):
             data = np.concatenate([first.data, *(other.data for other in others)], axis=1)
         else:
             data = sum((other.data for other in others), first.data)
-            data = data / len(wanted) if self.combine == "mean" else data
+            if self.combine == "mean":
+                data = data / len(wanted)
         return Embeddings(data, first.offsets, first.covered)
 
     def _encode(self, sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
         def mapped(text: Sentences) -> dict[int, Embeddings]:
             maps = self._maps_of(text.lang)  # checks the language before the text is encoded
-            found = dict(self.base.encode_layers(text, layers, progress=progress))
-            for layer in maps.keys() & found.keys():
-                vectors = self.map_vectors(np.asarray(found[layer].data), text.lang, layer)
-                if (covered := found[layer].covered) is not None:
-                    vectors[~covered] = 0.0  # words without a vector keep a zero vector
-                found[layer] = Embeddings(vectors, found[layer].offsets, covered)
-            return found
+            by_layer = dict(self.base.encode_layers(text, layers, progress=progress))
+            for layer in maps.keys() & by_layer.keys():
+                before = by_layer[layer]
+                vectors = self.map_vectors(np.asarray(before.data), text.lang, layer)
+                if before.covered is not None:
+                    vectors[~before.covered] = 0.0  # words without a vector keep a zero vector
+                by_layer[layer] = Embeddings(vectors, before.offsets, before.covered)
+            return by_layer
 
         return encode_by_language(sentences, layers, self.base.dim, mapped)
 
@@ -263,16 +260,17 @@ class MappedEncoder(Encoder):
         with saving(folder, self) as path:
             inner = path / BASE_FOLDER
             self.base.save_whole(inner)
-            tensors = {
-                f"{lang}.{layer}.{name}": array
-                for lang, by_layer in self.maps.items()
-                for layer, fitted in by_layer.items()
-                for name, array in fitted.arrays().items()
-            }
+            tensors: dict[str, np.ndarray] = {}
+            map_records: dict[str, dict[str, Any]] = {}
+            for lang, by_layer in self.maps.items():
+                map_records[lang] = {}
+                for layer, fitted in by_layer.items():
+                    map_records[lang][str(layer)] = about_map(fitted)
+                    for name, array in fitted.arrays().items():
+                        tensors[f"{lang}.{layer}.{name}"] = array
             write_arrays(path / MAPS_FILE, tensors)
-            base = read_about(
-                inner
-            )  # empty if the base is from another package and writes no calque.json
+            # empty if the base is from another package and writes no calque.json
+            base = read_about(inner)
             if "maps" in base:
                 fact = (
                     f"{self.base.name} cannot be saved as the base of maps, because it stores its "
@@ -287,10 +285,7 @@ class MappedEncoder(Encoder):
                 "combine": self.combine,
                 "layers": list(self.layers),
                 "settings": self.settings,
-                "maps": {
-                    lang: {str(layer): about_map(fitted) for layer, fitted in by_layer.items()}
-                    for lang, by_layer in self.maps.items()
-                },
+                "maps": map_records,
             }
             write_about(path, "mapped", about)
 
@@ -316,44 +311,11 @@ class MappedEncoder(Encoder):
         path = Path(folder)
         about = read_about(path) if about is None else about
         if base is None:
-            if "pooling" in options:
-                raise SettingError(
-                    "pooling cannot be set, because the maps were fitted with the saved pooling"
-                )
-            if (kind := about.get("base") or "huggingface") == OWN:
-                fact = "the class of the base encoder of these maps cannot be imported"
-                raise InputError(
-                    f"{fact}; pass the encoder to MappedEncoder.open(folder, base)", path=path
-                )
-            as_fitted = {} if is_path(kind) else {"dtype": "auto"}
-            inner, base_about = _base_of(path, about)
-            opened = ENCODERS.load_from_file(kind, path).open(
-                inner, about=base_about, **as_fitted, **options
-            )
-            opened.name = path.resolve().name if opened.name == BASE_FOLDER else opened.name
-            base = opened
-        assert base is not None
+            base = _open_base(path, about, options)
         try:
-            arrays, _ = map_arrays(path / MAPS_FILE)
-            maps = {
-                lang: {
-                    int(k): open_map(record, arrays, f"{lang}.{k}", path)
-                    for k, record in by_layer.items()
-                }
-                for lang, by_layer in about["maps"].items()
-            }
+            maps = _open_maps(path, about["maps"], base.dim)
             towards, combine, settings = about["towards"], about["combine"], about["settings"]
             fingerprint = about["base_fingerprint"]
-            shapes = {
-                fitted.arrays()["matrix"].shape
-                for by_layer in maps.values()
-                for fitted in by_layer.values()
-            }
-            if wrong := shapes - {(base.dim, base.dim)}:
-                raise ValueError(
-                    f"maps must have shape ({base.dim}, {base.dim}), got {min(wrong)}; fit the "
-                    "maps again"
-                )
         except (OSError, ValueError, LookupError, AttributeError, TypeError, SettingError) as error:
             raise InputError(
                 f"incomplete or invalid maps ({type(error).__name__}: {error})", path=path
@@ -364,11 +326,10 @@ class MappedEncoder(Encoder):
                 "precision"
             )
             raise InputError(f"{fact}; fit the maps again", path=path)
-        if dtype not in (
-            None,
-            "auto",
-        ):  # convert the weights only after checking the base's fingerprint
-            for part in base.encoders.values() if isinstance(base, PerLanguage) else [base]:
+        # The weights are converted after the fingerprint is checked, because it depends on them.
+        if dtype not in (None, "auto"):
+            parts = base.encoders.values() if isinstance(base, PerLanguage) else [base]
+            for part in parts:
                 if not isinstance(part, TrainableEncoder):
                     raise SettingError(f"dtype does not apply to {part.name}")
                 part.model.to(dtype=number_type(dtype))
@@ -379,11 +340,54 @@ class MappedEncoder(Encoder):
                 raise SettingError(
                     f"layer must be one of the mapped layers {known} of {base.name}, got {layer}"
                 )
-            maps, combine = (
-                {lang: {number: by_layer[number]} for lang, by_layer in maps.items()},
-                "last",
-            )
+            maps = {lang: {number: by_layer[number]} for lang, by_layer in maps.items()}
+            combine = "last"
         return cls(base, maps, towards=towards, combine=combine, settings=settings)
+
+
+def _open_base(folder: Path, about: Mapping[str, Any], options: Mapping[str, Any]) -> Encoder:
+    """Load the base encoder of maps with the weights in their saved type."""
+    if "pooling" in options:
+        raise SettingError(
+            "pooling cannot be set, because the maps were fitted with the saved pooling"
+        )
+    class_name = about.get("base") or "huggingface"
+    if class_name == OWN:
+        fact = "the class of the base encoder of these maps cannot be imported"
+        raise InputError(
+            f"{fact}; pass the encoder to MappedEncoder.open(folder, base)", path=folder
+        )
+    # Users' own classes need not have the option dtype.
+    as_fitted = {} if is_path(class_name) else {"dtype": "auto"}
+    inner, base_about = _base_of(folder, about)
+    encoder_class = ENCODERS.load_from_file(class_name, folder)
+    base = encoder_class.open(inner, about=base_about, **as_fitted, **options)
+    if base.name == BASE_FOLDER:
+        base.name = folder.resolve().name
+    return base
+
+
+def _open_maps(
+    folder: Path, records: Mapping[str, Mapping[str, Any]], dim: int
+) -> dict[str, dict[int, VectorMap]]:
+    """Load the maps of an encoder by language and layer; raise ValueError for other shapes than
+    `[dim, dim]`.
+    """
+    arrays, _ = map_arrays(folder / MAPS_FILE)
+    maps: dict[str, dict[int, VectorMap]] = {}
+    shapes = set()
+    for lang, by_layer in records.items():
+        maps[lang] = {}
+        for layer, record in by_layer.items():
+            fitted = open_map(record, arrays, f"{lang}.{layer}", folder)
+            maps[lang][int(layer)] = fitted
+            shapes.add(fitted.arrays()["matrix"].shape)
+    wrong_shapes = shapes - {(dim, dim)}
+    if wrong_shapes:
+        raise ValueError(
+            f"maps must have shape ({dim}, {dim}), got {min(wrong_shapes)}; fit the maps again"
+        )
+    return maps
 
 
 def _base_of(folder: Path, about: Mapping[str, Any]) -> tuple[Path, Mapping[str, Any]]:
@@ -412,9 +416,11 @@ def _paired(
         x, y = source.sentence_means(), target.sentence_means()
         both = x.any(axis=1) & y.any(axis=1)
         return x[both], y[both]
-    i, j = source.rows(pairs.sentence, pairs.source), target.rows(pairs.sentence, pairs.target)
-    both = np.ones(len(i), dtype=bool)
-    for side, rows in ((source, i), (target, j)):
-        if side.covered is not None:
-            both &= side.covered[rows]
-    return source.data[i[both]], target.data[j[both]]
+    source_rows = source.rows(pairs.sentence, pairs.source)
+    target_rows = target.rows(pairs.sentence, pairs.target)
+    both = np.ones(len(source_rows), dtype=bool)
+    if source.covered is not None:
+        both &= source.covered[source_rows]
+    if target.covered is not None:
+        both &= target.covered[target_rows]
+    return source.data[source_rows[both]], target.data[target_rows[both]]

@@ -18,17 +18,19 @@ from calque.errors import InputError, SettingError
 from calque.storage import read_json_object
 
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
-# : names of the file next to the model; sentence-transformers reads the first that contains a
-# setting
+#: names of the file next to the model; sentence-transformers reads the first that contains a
+#: setting
 LIMIT_FILES = (
     LIMIT_FILE,
-    *(
-        f"sentence_{kind}_config.json"
-        for kind in ("roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
-    ),
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
 )
-# : tasks of `encode_query` and `encode_document`, each with the names of its prompts, the first of
-# which is used
+#: tasks of `encode_query` and `encode_document`, each with the names of its prompts, the first of
+#: which is used
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 
 _RENAMED = {
@@ -36,8 +38,8 @@ _RENAMED = {
     "tokenizer_args": "processor_kwargs",
     "config_args": "config_kwargs",
 }
-# : settings that cannot change the vector of a text: file locations, memory, and how fast attention
-# is computed
+#: settings that cannot change the vector of a text: file locations, memory, and how fast attention
+#: is computed
 _WITHOUT_EFFECT = {
     "model_kwargs": {
         "add_pooling_layer",
@@ -162,24 +164,25 @@ def read_model_settings(folder: Path) -> ModelSettings:
     """Read the settings next to the model in a folder; all settings have their defaults if there is
     no such file.
     """
-    found = ModelSettings()
+    settings = ModelSettings()
     content, path = _first_settings(folder)
     for name, value in content.items():
         name = _RENAMED.get(name, name)
         reader = _READERS.get(name)
         if reader is None:
-            found.refused.append(
+            settings.refused.append(
                 f"{name} is not supported; was the folder written by a later sentence-transformers?"
             )
         elif value is not None:
-            reader(found, value, path)
-    _set_lengths(found, content, path)
-    return found
+            reader(settings, value, path)
+    _set_lengths(settings, content, path)
+    return settings
 
 
 def _first_settings(folder: Path) -> tuple[dict[str, Any], Path]:
     for name in LIMIT_FILES:
-        if content := read_object(folder / name, {}):
+        content = read_object(folder / name, {})
+        if content:
             return content, folder / name
     return {}, folder / LIMIT_FILE
 
@@ -191,30 +194,33 @@ def without_config(content: Mapping[str, Any]) -> dict[str, Any]:
     kept = dict(content)
     for name in ("config_args", "config_kwargs"):
         if isinstance(kept.get(name), dict):
-            kept[name] = {
-                key: kept[name][key] for key in kept[name].keys() & _WITHOUT_EFFECT["config_kwargs"]
-            }
+            keys = kept[name].keys() & _WITHOUT_EFFECT["config_kwargs"]
+            kept[name] = {key: kept[name][key] for key in keys}
     return kept
 
 
-def _set_lengths(found: ModelSettings, content: Mapping[str, Any], path: Path) -> None:
+def _set_lengths(settings: ModelSettings, content: Mapping[str, Any], path: Path) -> None:
     """Set the maximum lengths: `processing_kwargs` overrides `model_max_length`, which overrides
     the older `max_seq_length`.
     """
-    new = {_RENAMED.get(name, name): value or {} for name, value in content.items()}
+    renamed = {_RENAMED.get(name, name): value or {} for name, value in content.items()}
+    processor = _mapping(renamed.get("processor_kwargs"))
+    text_call = _mapping(_mapping(renamed.get("processing_kwargs")).get("text"))
+    # The last length that is set applies.
     limits = {
         "max_seq_length": content.get("max_seq_length"),
-        "model_max_length": _mapping(new.get("processor_kwargs", {})).get("model_max_length"),
-        "max_length": _mapping(_mapping(new.get("processing_kwargs", {})).get("text", {})).get(
-            "max_length"
-        ),
+        "model_max_length": processor.get("model_max_length"),
+        "max_length": text_call.get("max_length"),
     }
     for name, value in limits.items():
         if value is not None:
-            found.max_length = _length(name, value, path)
+            settings.max_length = _length(name, value, path)
+    if limits["max_length"] is not None:
+        return
     for task in PROMPT_NAMES:
-        if limits["max_length"] is None and (value := content.get(f"{task}_length")) is not None:
-            found.task_lengths[task] = _length(f"{task}_length", value, path)
+        value = content.get(f"{task}_length")
+        if value is not None:
+            settings.task_lengths[task] = _length(f"{task}_length", value, path)
 
 
 def _length(name: str, value: Any, path: Path) -> int:
@@ -227,60 +233,56 @@ def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _read_model(found: ModelSettings, value: Any, path: Path) -> None:
-    for name, each in _checked("model_kwargs", value, path).items():
+def _read_model(settings: ModelSettings, value: Any, path: Path) -> None:
+    for name, setting in _checked("model_kwargs", value, path).items():
         if name in ("dtype", "torch_dtype"):
-            _read_dtype(found, name, each)
+            _read_dtype(settings, name, setting)
         elif name == "attn_implementation":
-            _read_attention(found, each)
-        elif each is not None:
-            found.refused.append(f"model_kwargs.{name} is not supported")
+            _read_attention(settings, setting)
+        elif setting is not None:
+            settings.refused.append(f"model_kwargs.{name} is not supported")
 
 
-def _read_tokenizer(found: ModelSettings, value: Any, path: Path) -> None:
-    for name, each in _checked("processor_kwargs", value, path).items():
-        simple = isinstance(each, str | bool | int) or each is None
-        if name == "model_max_length" or (name == "use_fast" and each is not False):
+def _read_tokenizer(settings: ModelSettings, value: Any, path: Path) -> None:
+    for name, setting in _checked("processor_kwargs", value, path).items():
+        if name == "model_max_length" or (name == "use_fast" and setting is not False):
             continue  # the limit is read by `_set_lengths`
-        if name in _OF_TOKENIZERS and simple:
-            found.tokenizer[name] = each
+        is_simple = isinstance(setting, str | bool | int) or setting is None
+        if name in _OF_TOKENIZERS and is_simple:
+            settings.tokenizer[name] = setting
         else:
-            found.refused.append(f"processor_kwargs.{name} = {each!r:.60} is not supported")
+            settings.refused.append(f"processor_kwargs.{name} = {setting!r:.60} is not supported")
 
 
-def _read_config(found: ModelSettings, value: Any, path: Path) -> None:
-    for name, each in _checked("config_kwargs", value, path).items():
+def _read_config(settings: ModelSettings, value: Any, path: Path) -> None:
+    for name, setting in _checked("config_kwargs", value, path).items():
+        is_attribute = name.isidentifier() and not name.startswith("_")
         if name in ("dtype", "torch_dtype"):
-            _read_dtype(found, name, each)
+            _read_dtype(settings, name, setting)
         elif name == "attn_implementation":
-            _read_attention(found, each)
-        elif (
-            name.startswith("_")
-            or not name.isidentifier()
-            or name in _NOT_APPLIED
-            or isinstance(each, dict)
-        ):
-            found.refused.append(f"config_kwargs.{name} is not supported")
+            _read_attention(settings, setting)
+        elif is_attribute and name not in _NOT_APPLIED and not isinstance(setting, dict):
+            settings.config[name] = setting
         else:
-            found.config[name] = each
+            settings.refused.append(f"config_kwargs.{name} is not supported")
 
 
-def _read_dtype(found: ModelSettings, name: str, value: Any) -> None:
-    kind = str(value).removeprefix("torch.")
-    if kind in _DTYPES:
-        found.dtype = kind
-    elif kind != "auto" and value is not None:
-        found.refused.append(
+def _read_dtype(settings: ModelSettings, name: str, value: Any) -> None:
+    dtype = str(value).removeprefix("torch.")
+    if dtype in _DTYPES:
+        settings.dtype = dtype
+    elif dtype != "auto" and value is not None:
+        settings.refused.append(
             f"{name} must be one of {', '.join(_DTYPES)} or auto, got {value!r:.60}"
         )
 
 
-def _read_attention(found: ModelSettings, value: Any) -> None:
+def _read_attention(settings: ModelSettings, value: Any) -> None:
     if value not in _ATTENTIONS:  # any other name refers to code that would be downloaded
-        found.refused.append(f"attn_implementation {value!r:.60} is not supported")
+        settings.refused.append(f"attn_implementation {value!r:.60} is not supported")
 
 
-def _read_call(found: ModelSettings, value: Any, path: Path) -> None:
+def _read_call(settings: ModelSettings, value: Any, path: Path) -> None:
     """Read `processing_kwargs`, the arguments of every tokenizer call; only those for text are
     used.
     """
@@ -291,23 +293,25 @@ def _read_call(found: ModelSettings, value: Any, path: Path) -> None:
         "return_tensors": ("pt",),
     }
     for part in ("common", "text"):
-        for name, each in _mapping(parts.get(part) or {}).items():
-            if not (part == "text" and name == "max_length") and each not in known.get(name, ()):
-                found.refused.append(
-                    f"processing_kwargs.{part}.{name} = {each!r:.60} is not supported"
+        for name, setting in _mapping(parts.get(part)).items():
+            if part == "text" and name == "max_length":
+                continue  # read by `_set_lengths`
+            if setting not in known.get(name, ()):
+                settings.refused.append(
+                    f"processing_kwargs.{part}.{name} = {setting!r:.60} is not supported"
                 )
     for part in parts.keys() - {"common", "text", "audio", "image", "video", "chat_template"}:
-        found.refused.append(f"processing_kwargs.{part} is not supported")
+        settings.refused.append(f"processing_kwargs.{part} is not supported")
 
 
-def _read_modalities(found: ModelSettings, value: Any, path: Path) -> None:
+def _read_modalities(settings: ModelSettings, value: Any, path: Path) -> None:
     """Check that texts go through the plain forward pass; a chat template would change them."""
-    kinds = _checked("modality_config", value, path)
-    text = {**_PLAIN_TEXT, **_mapping(kinds.get("text") or {})}
+    modalities = _checked("modality_config", value, path)
+    text = {**_PLAIN_TEXT, **_mapping(modalities.get("text"))}
     if text["method_output_name"] == ["last_hidden_state"]:
         text["method_output_name"] = "last_hidden_state"
-    if "text" not in kinds or "message" in kinds or text != _PLAIN_TEXT:
-        found.refused.append(
+    if "text" not in modalities or "message" in modalities or text != _PLAIN_TEXT:
+        settings.refused.append(
             "modality_config must use the last hidden state for text, without a chat template"
         )
 
@@ -316,31 +320,32 @@ def _checked(name: str, value: Any, path: Path) -> dict[str, Any]:
     """Return the settings in a JSON object, except those without effect on vectors."""
     if not isinstance(value, dict):
         raise InputError(f"{name} must be a JSON object, got {value!r:.60}", path=path)
-    return {key: each for key, each in value.items() if key not in _WITHOUT_EFFECT.get(name, ())}
+    ignored = _WITHOUT_EFFECT.get(name, ())
+    return {key: setting for key, setting in value.items() if key not in ignored}
 
 
-def _read_lower(found: ModelSettings, value: Any, path: Path) -> None:
+def _read_lower(settings: ModelSettings, value: Any, path: Path) -> None:
     if not isinstance(value, bool):
         raise InputError(f"do_lower_case must be true or false, got {value!r:.60}", path=path)
-    found.lower = value
+    settings.lower = value
 
 
 def _must_be(name: str, expected: str) -> Any:
-    def read(found: ModelSettings, value: Any, path: Path) -> None:
+    def read(settings: ModelSettings, value: Any, path: Path) -> None:
         if value != expected:
-            found.refused.append(f"{name} must be {expected}, got {value!r:.60}")
+            settings.refused.append(f"{name} must be {expected}, got {value!r:.60}")
 
     return read
 
 
 def _refuse(name: str) -> Any:
-    def read(found: ModelSettings, value: Any, path: Path) -> None:
-        found.refused.append(f"{name} is not supported")
+    def read(settings: ModelSettings, value: Any, path: Path) -> None:
+        settings.refused.append(f"{name} is not supported")
 
     return read
 
 
-def _skip(found: ModelSettings, value: Any, path: Path) -> None:
+def _skip(settings: ModelSettings, value: Any, path: Path) -> None:
     """Do nothing: the setting is read elsewhere, or has no effect on vectors."""
 
 
@@ -384,13 +389,15 @@ def parse_text_settings(content: Mapping[str, Any], path: Path) -> TextSettings:
         "similarity_fn_name",
         "truncate_dim",
     }
-    if unknown := sorted(content.keys() - known - {"model_type"}):
+    unknown = content.keys() - known - {"model_type"}
+    if unknown:
         raise SettingError(
-            not_supported(path, f"{unknown[0]} is not a setting of sentence-transformers 5 or 6")
+            not_supported(path, f"{min(unknown)} is not a setting of sentence-transformers 5 or 6")
         )
-    if (kind := content.get("model_type") or "SentenceTransformer") != "SentenceTransformer":
+    model_type = content.get("model_type") or "SentenceTransformer"
+    if model_type != "SentenceTransformer":
         raise SettingError(
-            not_supported(path, f"model_type must be SentenceTransformer, got {kind!r:.60}")
+            not_supported(path, f"model_type must be SentenceTransformer, got {model_type!r:.60}")
         )
     prompts = _prompts(content.get("prompts") or {}, path)
     name = content.get("default_prompt_name")
@@ -398,21 +405,22 @@ def parse_text_settings(content: Mapping[str, Any], path: Path) -> TextSettings:
         raise InputError(
             f"default_prompt_name must be one of {', '.join(prompts)}, got {name!r:.60}", path=path
         )
+    settings = TextSettings(prompts=prompts)
+    if name is not None:
+        settings.default = prompts.get(name, "")
     similarity = content.get("similarity_fn_name")
-    if similarity is not None and (
-        not isinstance(similarity, str) or similarity not in _SIMILARITIES
-    ):
-        raise InputError(
-            f"similarity_fn_name must be one of {', '.join(_SIMILARITIES)}, got {similarity!r:.60}",
-            path=path,
-        )
+    if similarity is not None:
+        if not isinstance(similarity, str) or similarity not in _SIMILARITIES:
+            raise InputError(
+                f"similarity_fn_name must be one of {', '.join(_SIMILARITIES)}, got "
+                f"{similarity!r:.60}",
+                path=path,
+            )
+        settings.similarity = similarity
     truncate = content.get("truncate_dim")
-    return TextSettings(
-        prompts=prompts,
-        default="" if name is None else prompts.get(name, ""),
-        truncate=None if truncate is None else _length("truncate_dim", truncate, path),
-        similarity=similarity or "cosine",
-    )
+    if truncate is not None:
+        settings.truncate = _length("truncate_dim", truncate, path)
+    return settings
 
 
 def _prompts(prompts: Any, path: Path) -> dict[str, str]:

@@ -37,8 +37,8 @@ from calque.storage import json_text
 
 #: name and folder of the module that selects a layer other than the last
 LAYER_MODULE = "WeightedLayerPooling"
-# : pooling flags of sentence-transformers before version 6, in the order of concatenation, with the
-# names used since version 6
+#: pooling flags of sentence-transformers before version 6, in the order of concatenation, with the
+#: names used since version 6
 MODES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
@@ -48,6 +48,7 @@ MODES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _VECTOR = "sentence_embedding"  # name of the sentence vector in sentence-transformers
+# settings of a dense layer
 _OF_DENSE = {
     "in_features",
     "out_features",
@@ -90,18 +91,23 @@ def copy_modules(source: Path, target: Path, *, keep_config: bool = False) -> No
             configuration of its own.
     """
     modules = modules_of(source)
+    places = [str(module["path"]) for module in modules[1:]]
     # Modules without parameters may have no folder.
-    places = [path for module in modules[1:] if (source / (path := str(module["path"]))).is_dir()]
-    for file in (file for place in places for file in (source / place).rglob("*")):
-        check_within(source, file.relative_to(source))
+    places = [place for place in places if (source / place).is_dir()]
+    for place in places:
+        for file in (source / place).rglob("*"):
+            check_within(source, file.relative_to(source))
     inner = model_folder(source)
     if inner == source:
         shutil.copyfile(source / MODULES_FILE, target / MODULES_FILE)
     else:  # the model is saved to the folder itself
         _write(target / MODULES_FILE, [{**modules[0], "path": ""}, *modules[1:]])
     for name in LIMIT_FILES:
-        if content := read_object(inner / name, {}):
-            _write(target / name, content if keep_config else without_config(content))
+        content = read_object(inner / name, {})
+        if content and not keep_config:
+            content = without_config(content)
+        if content:
+            _write(target / name, content)
     if (source / PROMPTS_FILE).is_file():
         shutil.copyfile(source / PROMPTS_FILE, target / PROMPTS_FILE)
     for place in places:
@@ -122,7 +128,9 @@ def read_recipe(folder: Path, *, task: str | None = None) -> dict[str, Any]:
     if model.refused:
         raise SettingError(not_supported(folder / LIMIT_FILE, model.refused[0]))
     modes, after, without_prompt = _read_modules(folder)
-    limit = model.max_length if task is None else model.task_lengths.get(task, model.max_length)
+    limit = model.max_length
+    if task is not None:
+        limit = model.task_lengths.get(task, limit)
     return {
         "modes": modes,
         "after": after,
@@ -154,11 +162,11 @@ def check_loaded(folder: Path, model: Any) -> None:
             "subwords"
         )
     for name, value in settings.config.items():
-        if hasattr(model.config, name) and getattr(model.config, name) != value:
-            found = getattr(model.config, name)
+        loaded = getattr(model.config, name, value)
+        if loaded != value:
             fact = (
                 f"config_kwargs.{name} is {value!r:.60}, but the model was loaded with "
-                f"{found!r:.60}"
+                f"{loaded!r:.60}"
             )
             raise SettingError(not_supported(folder / LIMIT_FILE, fact))
 
@@ -172,22 +180,24 @@ def _read_modules(folder: Path) -> tuple[tuple[str, ...], list[nn.Module], bool]
     without_prompt = False
     modules = modules_of(folder)
     if modules and module_kind(modules[0]) != "Transformer":
-        kind = _named(modules[0])
+        first = _named(modules[0])
         raise SettingError(
-            not_supported(folder, f"the first module must be Transformer, got {kind}")
+            not_supported(folder, f"the first module must be Transformer, got {first}")
         )
     for module in modules[1:]:
-        place, kind = folder / str(module["path"]), module_kind(module)
-        if kind == "Pooling" and not modes:
+        place, class_name = folder / str(module["path"]), module_kind(module)
+        if class_name == "Dropout":
+            continue  # no effect at inference
+        if class_name == LAYER_MODULE and read_about(folder):
+            continue  # calque saved this folder, and reads the layer from calque.json
+        if class_name == "Pooling" and not modes:
             modes, without_prompt = _read_pooling(place)
-        elif kind == "Dense" and modes:
+        elif class_name == "Dense" and modes:
             after += _dense(place)
-        elif kind == "Normalize" and modes:
+        elif class_name == "Normalize" and modes:
             _check_normalize(place)
             after.append(UnitLength())
-        elif kind != "Dropout" and not (kind == LAYER_MODULE and read_about(folder)):
-            # Dropout has no effect at inference. In folders saved by calque, the layer is read from
-            # calque.json instead.
+        else:
             fact = (
                 f"the module {_named(module) or place.name} is not supported (only Pooling, then "
                 "Dense or Normalize)"
@@ -201,17 +211,8 @@ def _read_modules(folder: Path) -> tuple[tuple[str, ...], list[nn.Module], bool]
 def _read_pooling(place: Path) -> tuple[tuple[str, ...], bool]:
     """Return the pooling modes in a folder, and whether the prompt is excluded from the pooling."""
     about = read_object(place / "config.json")
-    _check_keys(
-        place,
-        about,
-        {
-            "word_embedding_dimension",
-            "embedding_dimension",
-            "pooling_mode",
-            "include_prompt",
-            *MODES,
-        },
-    )
+    known = {"word_embedding_dimension", "embedding_dimension", "pooling_mode", "include_prompt"}
+    _check_keys(place, about, known | MODES.keys())
     return _pooling_modes(about), not about.get("include_prompt", True)
 
 
@@ -219,29 +220,32 @@ def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the pooling modes of a configuration. Before version 6, sentence-transformers saved
     flags instead of names.
     """
-    named = about.get("pooling_mode")
-    listed = named if isinstance(named, list) else [named] if named else []
-    modes = tuple(listed or (mode for flag, mode in MODES.items() if about.get(flag))) or ("mean",)
-    if unknown := [mode for mode in modes if mode not in MODES.values()]:
-        raise SettingError(
-            f"pooling mode must be one of {', '.join(MODES.values())}, got {unknown[0]!r}"
-        )
-    return modes
+    modes = about.get("pooling_mode") or []
+    if not isinstance(modes, list):
+        modes = [modes]
+    if not modes:
+        modes = [mode for flag, mode in MODES.items() if about.get(flag)]
+    for mode in modes:
+        if mode not in MODES.values():
+            raise SettingError(
+                f"pooling mode must be one of {', '.join(MODES.values())}, got {mode!r}"
+            )
+    return tuple(modes) or ("mean",)
 
 
 def _check_normalize(place: Path) -> None:
     about = read_object(place / "config.json", {})
     _check_keys(place, about, {"module_input_name", "module_output_name"})
-    if {about.get("module_input_name") or _VECTOR, about.get("module_output_name") or _VECTOR} != {
-        _VECTOR
-    }:
-        raise SettingError(not_supported(place, "only sentence vectors can be L2-normalised"))
+    for name in ("module_input_name", "module_output_name"):
+        if (about.get(name) or _VECTOR) != _VECTOR:
+            raise SettingError(not_supported(place, "only sentence vectors can be L2-normalised"))
 
 
 def _check_keys(place: Path, about: Mapping[str, Any], known: set[str]) -> None:
     """Raise SettingError if a module has a setting that calque does not support."""
-    if unknown := sorted(about.keys() - known):
-        raise SettingError(not_supported(place / "config.json", f"{unknown[0]} is not supported"))
+    unknown = about.keys() - known
+    if unknown:
+        raise SettingError(not_supported(place / "config.json", f"{min(unknown)} is not supported"))
 
 
 def _dense(folder: Path) -> list[nn.Module]:
@@ -249,26 +253,22 @@ def _dense(folder: Path) -> list[nn.Module]:
     try:
         about = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         weights = read_tensors(folder, "model.safetensors", "pytorch_model.bin")
-        residual, names = (
-            about.get("use_residual"),
-            {about.get(f"module_{end}_name") for end in ("input", "output")},
-        )
-        linear = nn.Linear(
-            about["in_features"], about["out_features"], bias=about.get("bias", True)
-        )
-        if not residual:
+        has_residual = about.get("use_residual")
+        names = {about.get("module_input_name"), about.get("module_output_name")}
+        has_bias = about.get("bias", True)
+        linear = nn.Linear(about["in_features"], about["out_features"], bias=has_bias)
+        if not has_residual:
             linear.load_state_dict(
                 {name.removeprefix("linear."): weight.float() for name, weight in weights.items()}
             )
-        package, _, activation = str(about.get("activation_function", "torch.nn.Tanh")).rpartition(
-            "."
-        )
+        class_name = str(about.get("activation_function", "torch.nn.Tanh"))
+        package, _, activation = class_name.rpartition(".")
     except Exception as error:  # corrupt files raise exceptions from several libraries
         raise InputError(
             f"not a sentence-transformers dense layer ({error!s:.200})", path=folder
         ) from error
     _check_keys(folder, about, _OF_DENSE)
-    if residual or names - {None, _VECTOR}:
+    if has_residual or names - {None, _VECTOR}:
         raise SettingError(
             f"{folder}: residual connections and inputs other than sentence vectors are not "
             "supported"
@@ -321,56 +321,61 @@ def write_modules(
             f"pooling modes must be among {known} and in this order, got {', '.join(modes)}"
         )
     flags = {flag: mode in modes for flag, mode in MODES.items()}
-    _write(
-        folder / "1_Pooling" / "config.json",
-        {"word_embedding_dimension": dim, **flags, "include_prompt": True},
-    )
-    parts = list(after)
-    while parts:
-        part = parts.pop(0)
-        if not isinstance(part, nn.Linear | UnitLength):
-            kinds = (
-                f"linear layers, each with or without an activation ({', '.join(_ACTIVATIONS)}), "
-                "and UnitLength"
-            )
-            fact = f"sentence-transformers does not support {type(part).__name__} after the pooling"
-            raise SettingError(f"{fact}; use only {kinds}")
-        kind = "Dense" if isinstance(part, nn.Linear) else "Normalize"
-        names.append((f"{len(names)}_{kind}", kind))
-        if isinstance(part, nn.Linear):  # a linear layer and its activation form one module
-            activation = (
-                parts.pop(0) if parts and type(parts[0]) in _ACTIVATIONS.values() else nn.Identity()
-            )
-            _write_dense(folder / names[-1][0], part, activation)
+    pooling = {"word_embedding_dimension": dim, **flags, "include_prompt": True}
+    _write(folder / "1_Pooling" / "config.json", pooling)
+    names += _write_after(folder, list(after), len(names))
     write_list(folder, names)
     limits: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower}
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
-        limits["model_args"] = {
-            "torch_dtype": "float32"
-        }  # every transformers version accepts this key
-    if (
-        tokenizer is not None
-        and tokenizer.pad_token is None
-        and (special := tokenizer.all_special_tokens)
-    ):
-        limits["tokenizer_args"] = {
-            "pad_token": special[-1]
-        }  # any token works, because padding is masked
+        # Every transformers version accepts this key.
+        limits["model_args"] = {"torch_dtype": "float32"}
+    if tokenizer is not None and tokenizer.pad_token is None and tokenizer.all_special_tokens:
+        # Any token works, because padding is masked.
+        limits["tokenizer_args"] = {"pad_token": tokenizer.all_special_tokens[-1]}
     _write(folder / LIMIT_FILE, limits)
-    prompts = {
-        "prompts": {"text": prompt} if prompt else {},
-        "default_prompt_name": "text" if prompt else None,
-    }
-    kept = {} if truncate is None else {"truncate_dim": truncate}
-    _write(folder / PROMPTS_FILE, {**prompts, "similarity_fn_name": "cosine", **kept})
-    if about := read_about(folder):
-        write_about(
-            folder,
-            about["kind"],
-            {name: value for name, value in about.items() if name != "own_pooling"},
-        )
+    settings: dict[str, Any] = {"prompts": {}, "default_prompt_name": None}
+    if prompt:
+        settings = {"prompts": {"text": prompt}, "default_prompt_name": "text"}
+    settings["similarity_fn_name"] = "cosine"
+    if truncate is not None:
+        settings["truncate_dim"] = truncate
+    _write(folder / PROMPTS_FILE, settings)
+    about = read_about(folder)
+    if about:
+        # The modules belong to the encoder now, even if calque added some before.
+        about = {name: value for name, value in about.items() if name != "own_pooling"}
+        write_about(folder, about["kind"], about)
+
+
+def _write_after(folder: Path, parts: list[nn.Module], number: int) -> list[tuple[str, str]]:
+    """Write the modules that follow the pooling, and return their folders and class names.
+
+    Args:
+        number: index of the first of these modules.
+    """
+    names: list[tuple[str, str]] = []
+    while parts:
+        part = parts.pop(0)
+        if isinstance(part, UnitLength):
+            names.append((f"{number + len(names)}_Normalize", "Normalize"))
+        elif isinstance(part, nn.Linear):
+            place = f"{number + len(names)}_Dense"
+            # A linear layer and its activation form one module.
+            activation: nn.Module = nn.Identity()
+            if parts and type(parts[0]) in _ACTIVATIONS.values():
+                activation = parts.pop(0)
+            _write_dense(folder / place, part, activation)
+            names.append((place, "Dense"))
+        else:
+            supported = (
+                f"linear layers, each with or without an activation ({', '.join(_ACTIVATIONS)}), "
+                "and UnitLength"
+            )
+            fact = f"sentence-transformers does not support {type(part).__name__} after the pooling"
+            raise SettingError(f"{fact}; use only {supported}")
+    return names
 
 
 def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
@@ -407,12 +412,11 @@ def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
     """Write `modules.json` from pairs of a module's folder and class name, and create the
     folders.
     """
-    rows = [
-        {"idx": k, "name": str(k), "path": place, "type": f"sentence_transformers.models.{kind}"}
-        for k, (place, kind) in enumerate(modules)
-    ]
-    for row in rows:
-        (folder / row["path"]).mkdir(exist_ok=True)
+    rows = []
+    for number, (place, class_name) in enumerate(modules):
+        (folder / place).mkdir(exist_ok=True)
+        type_name = f"sentence_transformers.models.{class_name}"
+        rows.append({"idx": number, "name": str(number), "path": place, "type": type_name})
     _write(folder / MODULES_FILE, rows)
 
 
@@ -422,20 +426,14 @@ def _write(path: Path, content: Any) -> None:
 
 
 def _write_dense(place: Path, linear: nn.Linear, activation: nn.Module) -> None:
-    kind = f"{type(activation).__module__}.{type(activation).__qualname__}"
-    _write(
-        place / "config.json",
-        {
-            "in_features": linear.in_features,
-            "out_features": linear.out_features,
-            "bias": linear.bias is not None,
-            "activation_function": kind,
-        },
-    )
-    weights = {
-        f"linear.{name}": weight.detach().float().cpu()
-        for name, weight in linear.named_parameters()
+    config = {
+        "in_features": linear.in_features,
+        "out_features": linear.out_features,
+        "bias": linear.bias is not None,
+        "activation_function": f"{type(activation).__module__}.{type(activation).__qualname__}",
     }
-    save_file(
-        {name: weight.contiguous() for name, weight in weights.items()}, place / "model.safetensors"
-    )
+    _write(place / "config.json", config)
+    weights = {}
+    for name, weight in linear.named_parameters():
+        weights[f"linear.{name}"] = weight.detach().float().cpu().contiguous()
+    save_file(weights, place / "model.safetensors")

@@ -97,13 +97,8 @@ class SentencePooling(nn.Module):
         super().__init__()
         self.name, self.unit, self.modes = name, unit, tuple(modes)
         self.after = nn.Sequential(*after)
-        self.max_length, self.lower, self.prompt, self.truncate = (
-            max_length,
-            lower,
-            prompt,
-            truncate,
-        )
-        self.include_prompt = include_prompt
+        self.max_length, self.lower, self.truncate = max_length, lower, truncate
+        self.prompt, self.include_prompt = prompt, include_prompt
         self.note = ""  # reason why the encoder's own pooling is not used by default
 
     @classmethod
@@ -143,11 +138,8 @@ class SentencePooling(nn.Module):
         if pooling is None or problem:
             pooling = cls._other(encoder, name)
             pooling.note = problem
-        pooling = (
-            pooling
-            if prompt is None
-            else pooling.with_prompt(encoder, cls._prompt_text(encoder, prompt))
-        )
+        if prompt is not None:
+            pooling = pooling.with_prompt(encoder, cls._prompt_text(encoder, prompt))
         pooling._check_prompt(encoder)
         return pooling
 
@@ -212,7 +204,8 @@ class SentencePooling(nn.Module):
                 "before a text"
             )
             raise SettingError(f"{fact}; set the pooling to subwords")
-        return cls(name, "subwords", ("cls",) if name == "cls" else ("mean",))
+        mode = "cls" if name == "cls" else "mean"
+        return cls(name, "subwords", (mode,))
 
     @staticmethod
     def _prompt_text(encoder: Encoder, prompt: str) -> str:
@@ -230,8 +223,12 @@ class SentencePooling(nn.Module):
     @property
     def described(self) -> str:
         """Name of the pooling with its modes, and the prompt if there is one."""
-        modes = f" ({'+'.join(self.modes)})" if self.name == "own" else ""
-        return f"{self.name}{modes}" + (f", prompt {self.prompt!r}" if self.prompt else "")
+        description: str = self.name
+        if self.name == "own":
+            description += f" ({'+'.join(self.modes)})"
+        if self.prompt:
+            description += f", prompt {self.prompt!r}"
+        return description
 
     def split(
         self, encoder: TrainableEncoder | SubwordVectors, sentences: Sentences
@@ -275,7 +272,8 @@ class SentencePooling(nn.Module):
             prompt=self.prompt,
             truncate=self.truncate,
         )
-        if about := read_about(path):
+        about = read_about(path)
+        if about:  # the folder contains the encoder, possibly without its upper layers
             n_layers = encoder.layer if about["cut"] else encoder.n_layers
             write_layer(path, dim=encoder.dim, layer=encoder.layer, n_layers=n_layers)
 
@@ -299,9 +297,9 @@ class SentencePooling(nn.Module):
     @property
     def unit_length(self) -> bool:
         """Whether all sentence vectors are L2-normalised."""
-        return self.truncate is None and any(
-            isinstance(part, UnitLength) for part in list(self.after)[-1:]
-        )
+        if self.truncate is not None or len(self.after) == 0:
+            return False
+        return isinstance(self.after[-1], UnitLength)
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
         """Return the vectors of S sentences, `[S, dim]`; a sentence without words or subwords is
@@ -311,7 +309,8 @@ class SentencePooling(nn.Module):
             rows: word or subword vectors of all sentences, `[W, dim]`.
             lengths: number of vectors of each sentence, int64 `[S]`.
         """
-        return self.finish(torch.cat([_REDUCED[mode](rows, lengths) for mode in self.modes], dim=1))
+        pooled = [_POOLED[mode](rows, lengths) for mode in self.modes]
+        return self.finish(torch.cat(pooled, dim=1))
 
     def finish(self, pooled: Tensor) -> Tensor:
         """Return the output of the modules after the pooling, truncated to the first dimensions if
@@ -350,18 +349,20 @@ def sentence_vectors(
     Raises:
         SettingError: `sentences` is a single string.
     """
-    pooling = SentencePooling.of(encoder) if pooling is None else pooling
+    if pooling is None:
+        pooling = SentencePooling.of(encoder)
     parts = _by_language(sentences, pooling)
     n = sum(len(part) for part, _ in parts)
-    data, covered = np.zeros((0, 0), dtype=np.float32), np.zeros(n, dtype=bool)
+    covered = np.zeros(n, dtype=bool)
+    data = np.zeros((0, 0), dtype=np.float32)  # the dimension is known after the first block
     with bar(n, unit="sentence", title="encode", show=progress) as counter:
         for text, places in parts:
             for start in range(0, max(1, len(text)), _BLOCK):
-                found = _of_part(encoder, text[start : start + _BLOCK], pooling)
+                block = _block_vectors(encoder, text[start : start + _BLOCK], pooling)
                 rows = places[start : start + _BLOCK]
                 if not data.size:
-                    data = np.zeros((n, found.data.shape[1]), dtype=found.data.dtype)
-                data[rows], covered[rows] = found
+                    data = np.zeros((n, block.data.shape[1]), dtype=block.data.dtype)
+                data[rows], covered[rows] = block.data, block.covered
                 counter.update(len(rows))
     return SentenceVectors(data, covered)
 
@@ -376,23 +377,24 @@ def _by_language(sentences: Any, pooling: SentencePooling) -> list[tuple[Sentenc
         )
     # Subword pooling joins the words with single spaces, so repeated spaces must be kept as empty
     # words.
-    split = split_spaces if pooling.unit == "words" else _split_each_space
-    listed = [split(each) if isinstance(each, str) else each for each in sentences]
+    keeps_spaces = pooling.unit == "subwords"
+    listed = []
+    for sentence in sentences:
+        if isinstance(sentence, str):
+            sentence = sentence.split(" ") if keeps_spaces else split_spaces(sentence)
+        listed.append(sentence)
     return sentences_by_language(listed) or [(Sentences.of([]), np.arange(0))]
 
 
-def _split_each_space(text: str) -> list[str]:
-    return text.split(" ")
-
-
-def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -> SentenceVectors:
+def _block_vectors(
+    encoder: Encoder, sentences: Sentences, pooling: SentencePooling
+) -> SentenceVectors:
     """Return the vectors of a block of sentences."""
     if pooling.unit == "words":
         vectors = encoder.encode(sentences)
-        covered = (
-            np.ones(vectors.n_words, dtype=bool) if vectors.covered is None else vectors.covered
-        )
-        filled = np.diff(offsets_of(covered)[vectors.offsets]) > 0
+        filled = np.diff(vectors.offsets) > 0
+        if vectors.covered is not None:
+            filled = np.diff(offsets_of(vectors.covered)[vectors.offsets]) > 0
         return SentenceVectors(vectors.sentence_means().astype(np.float32), filled)
     base = _unmapped(encoder)
 
@@ -400,20 +402,19 @@ def _of_part(encoder: Encoder, sentences: Sentences, pooling: SentencePooling) -
         """Map the subword vectors of the base encoder if the encoder has maps."""
         if not isinstance(encoder, MappedEncoder):
             return rows.float()
-        found = encoder.map_vectors(rows.float().cpu().numpy(), sentences.lang, base.layer)
-        return torch.from_numpy(np.ascontiguousarray(found)).to(rows.device)
+        vectors = encoder.map_vectors(rows.float().cpu().numpy(), sentences.lang, base.layer)
+        return torch.from_numpy(np.ascontiguousarray(vectors)).to(rows.device)
 
     if isinstance(base, SubwordVectors):
         means, filled = base.text_means(sentences, pooling.prompt)
-        with (
-            torch.inference_mode()
-        ):  # maps are affine: the mapped mean is the mean of the mapped vectors
+        # Maps are affine, so the mapped mean is the mean of the mapped vectors.
+        with torch.inference_mode():
             data = pooling.finish(mapped(means)).numpy()
         return SentenceVectors(data * filled[:, None], filled)
     assert isinstance(base, HuggingFaceEncoder)
     split = pooling.split(base, sentences)
     pooling.to(base.device).eval()
-    counts = np.diff(split.word_offsets)
+    counts = np.diff(split.word_offsets)  # number of subwords of each sentence
     data = np.zeros((len(split), pooling.width(base.dim)), dtype=np.float32)
     with base.reading([base.layer]) as read, torch.inference_mode():
         for numbers in token_batches(split.lengths, base.budget):
@@ -450,12 +451,10 @@ def _picked(rows: Tensor, places: Tensor, lengths: Tensor) -> Tensor:
     """Return one vector per sentence, at the index given in `places`; a sentence without vectors
     gets a zero vector.
     """
-    filled = (lengths > 0).to(rows)[:, None]
-    return (
-        rows[places.clamp(min=0, max=max(0, len(rows) - 1))] * filled
-        if len(rows)
-        else sums(rows, lengths)
-    )
+    if not len(rows):
+        return sums(rows, lengths)  # zero vectors
+    is_filled = (lengths > 0).to(rows)[:, None]
+    return rows[places.clamp(min=0, max=len(rows) - 1)] * is_filled
 
 
 def _weighted(rows: Tensor, lengths: Tensor) -> Tensor:
@@ -463,20 +462,32 @@ def _weighted(rows: Tensor, lengths: Tensor) -> Tensor:
     from 1.
     """
     firsts = lengths.cumsum(0) - lengths
-    weights = (
-        torch.arange(1, len(rows) + 1, device=rows.device) - firsts[owners(lengths, rows.device)]
-    ).to(rows)
-    total = (lengths * (lengths + 1) / 2).clamp(min=1)
-    return sums(rows * weights[:, None], lengths) / total.to(rows)[:, None]
+    numbers = torch.arange(1, len(rows) + 1, device=rows.device)
+    positions = (numbers - firsts[owners(lengths, rows.device)]).to(rows)
+    total = (lengths * (lengths + 1) / 2).clamp(min=1)  # 1 + 2 + … + length
+    return sums(rows * positions[:, None], lengths) / total.to(rows)[:, None]
 
 
-_REDUCED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "cls": lambda rows, lengths: _picked(rows, lengths.cumsum(0) - lengths, lengths),
-    "lasttoken": lambda rows, lengths: _picked(rows, lengths.cumsum(0) - 1, lengths),
+def _first(rows: Tensor, lengths: Tensor) -> Tensor:
+    return _picked(rows, lengths.cumsum(0) - lengths, lengths)
+
+
+def _last(rows: Tensor, lengths: Tensor) -> Tensor:
+    return _picked(rows, lengths.cumsum(0) - 1, lengths)
+
+
+def _divided_by_root(rows: Tensor, lengths: Tensor) -> Tensor:
+    """Return the sum of each sentence's vectors, divided by the square root of their number."""
+    roots = lengths.clamp(min=1).to(rows.device, rows.dtype).sqrt()
+    return sums(rows, lengths) / roots[:, None]
+
+
+#: functions that compute a sentence vector from rows `[W, dim]` and lengths `[S]`, by pooling mode
+_POOLED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cls": _first,
+    "lasttoken": _last,
     "max": maxima,
     "mean": means,
-    "mean_sqrt_len_tokens": lambda rows, lengths: (
-        sums(rows, lengths) / lengths.clamp(min=1).to(rows.device, rows.dtype).sqrt()[:, None]
-    ),
+    "mean_sqrt_len_tokens": _divided_by_root,
     "weightedmean": _weighted,
 }

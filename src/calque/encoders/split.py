@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -65,46 +64,46 @@ class SplitSentences:
         words.
         """
         parts = list(parts)
-        names = ("ids", "word_starts", "word_lengths")
-        whole: dict[str, Any] = {
-            name: np.concatenate([np.zeros(0, np.int32), *(getattr(part, name) for part in parts)])
-            for name in names
-        }
+        if not parts:
+            none = np.zeros(0, np.int32)
+            return cls(none, offsets_of(none), offsets_of(none), none, none)
+        segments = None
         if any(part.segments is not None for part in parts):
-            segments = [
-                np.zeros_like(part.ids) if part.segments is None else part.segments
-                for part in parts
-            ]
-            whole["segments"] = np.concatenate(segments)
-        lost = ("truncated_words", "empty_words", "truncated_sentences")
-        nothing = np.zeros(0, np.int64)
+            segments = np.concatenate(
+                [
+                    np.zeros_like(part.ids) if part.segments is None else part.segments
+                    for part in parts
+                ]
+            )
         return cls(
-            offsets=offsets_of(np.concatenate([nothing, *(part.lengths for part in parts)])),
-            word_offsets=offsets_of(
-                np.concatenate([nothing, *(np.diff(part.word_offsets) for part in parts)])
-            ),
-            **{name: sum(getattr(part, name) for part in parts) for name in lost},
-            pad_id=parts[0].pad_id if parts else 0,
-            **whole,
+            ids=np.concatenate([part.ids for part in parts]),
+            offsets=offsets_of(np.concatenate([part.lengths for part in parts])),
+            word_offsets=offsets_of(np.concatenate([np.diff(part.word_offsets) for part in parts])),
+            word_starts=np.concatenate([part.word_starts for part in parts]),
+            word_lengths=np.concatenate([part.word_lengths for part in parts]),
+            truncated_words=sum(part.truncated_words for part in parts),
+            empty_words=sum(part.empty_words for part in parts),
+            truncated_sentences=sum(part.truncated_sentences for part in parts),
+            pad_id=parts[0].pad_id,
+            segments=segments,
         )
 
     def take(self, numbers: np.ndarray) -> SplitSentences:
         """Return the sentences at the given indices. The counts of truncated and empty words are
         copied unchanged.
         """
-        sizes, counts = self.lengths[numbers], np.diff(self.word_offsets)[numbers]
-        subwords, words = (
-            ranges(self.offsets[numbers], sizes),
-            ranges(self.word_offsets[numbers], counts),
-        )
+        lengths, counts = self.lengths[numbers], np.diff(self.word_offsets)[numbers]
+        subwords = ranges(self.offsets[numbers], lengths)
+        words = ranges(self.word_offsets[numbers], counts)
+        segments = None if self.segments is None else self.segments[subwords]
         return replace(
             self,
             ids=self.ids[subwords],
-            offsets=offsets_of(sizes),
+            offsets=offsets_of(lengths),
             word_offsets=offsets_of(counts),
             word_starts=self.word_starts[words],
             word_lengths=self.word_lengths[words],
-            segments=None if self.segments is None else self.segments[subwords],
+            segments=segments,
         )
 
     def covered_words(self) -> SplitSentences:
@@ -119,15 +118,26 @@ class SplitSentences:
             word_lengths=self.word_lengths[covered],
         )
 
+    def each_subword(self) -> SplitSentences:
+        """Return the sentences with each subword, including special tokens, as a word."""
+        starts = np.arange(len(self.ids)) - np.repeat(self.offsets[:-1], self.lengths)
+        return replace(
+            self,
+            word_offsets=self.offsets,
+            word_starts=starts.astype(np.int32),
+            word_lengths=np.ones_like(self.ids),
+        )
+
     def with_special(self) -> SplitSentences:
         """Return the sentences with their first and last subwords, such as [CLS] and [SEP], as
         additional words.
         """
         n, counts = len(self), np.diff(self.word_offsets)
         word_offsets = self.word_offsets + 2 * np.arange(n + 1)
+        # index of each word among all words and special tokens
         inner = np.arange(self.n_words) + 2 * np.repeat(np.arange(n), counts) + 1
         starts = np.zeros(self.n_words + 2 * n, dtype=np.int32)
         lengths = np.ones_like(starts)
         starts[inner], lengths[inner] = self.word_starts, self.word_lengths
-        starts[word_offsets[1:] - 1] = np.diff(self.offsets) - 1
+        starts[word_offsets[1:] - 1] = np.diff(self.offsets) - 1  # the first special tokens keep 0
         return replace(self, word_offsets=word_offsets, word_starts=starts, word_lengths=lengths)

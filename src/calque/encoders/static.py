@@ -7,7 +7,7 @@ import json
 import struct
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from io import BufferedIOBase, FileIO
 from itertools import chain
 from os import PathLike, fspath
@@ -34,17 +34,13 @@ from calque.text_files import LONGEST_LINE, Flaw, flaw_of_bytes, opened_text
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
 
 VECTORS_FILE, WORDS_FILE = "vectors.safetensors", "words.json"
-# the mean is taken over this number of most frequent words; many published files have this size
+# The mean is taken over this number of most frequent words; many published files have this size.
 _CENTRE_ON = 200_000
 _SENTENCES = 1 << 12  # number of sentences that are encoded together
-_SETTINGS = (
-    "name",
-    "normalise",
-    "lower",
-    "sentence",
-)  # arguments of `StaticEncoder` saved in `calque.json`
+# arguments of `StaticEncoder` saved in `calque.json`
+_SETTINGS = ("name", "normalise", "lower", "sentence")
 _EOS = "</s>"  # the only word that has no character n-grams in fastText
-_ROWS = 4096
+_ROWS = 4096  # number of matrix rows that are read and averaged together
 
 
 class StaticEncoder(Encoder):
@@ -135,17 +131,17 @@ class StaticEncoder(Encoder):
 
     def _of_language(self, text: Sentences, progress: bool) -> Embeddings:
         lang = text.lang
-        key = (
-            best_match(lang, self.tables) or ""
-        )  # a variety such as de-AT uses the table and maps of its language
+        # A variety such as de-AT uses the table and the map of its language.
+        key = best_match(lang, self.tables) or ""
         if key not in self.tables:
             raise SettingError(
                 f"there are no word vectors for language {lang!r}; use one of {sorted(self.tables)}"
             )
         word_types, numbers, offsets = number_words(text)
         vectors, known = self.tables[key].lookup(word_types, lower=self.lower)
-        if not (finite := np.isfinite(vectors).all(axis=1)).all():
-            word = word_types[int(np.flatnonzero(~finite)[0])][:40]
+        is_finite = np.isfinite(vectors).all(axis=1)
+        if not is_finite.all():
+            word = word_types[int(np.flatnonzero(~is_finite)[0])][:40]
             raise InputError(
                 f"{self.name}: the vector of {word!r} is not finite; download or copy the file "
                 "again"
@@ -153,10 +149,13 @@ class StaticEncoder(Encoder):
         if self.normalise:
             vectors, _ = unit_centre_unit(vectors, self.mean(key))
         check_language(self, lang)
-        if (mapped_as := best_match(lang, self.maps)) is not None:
-            vectors = self.maps[mapped_as].transform(vectors)
-        vectors[~known] = 0.0
-        data, covered = mapped_array((offsets[-1], self.dim), np.float32), known[numbers]
+        map_lang = best_match(lang, self.maps)
+        if map_lang is not None:
+            vectors = self.maps[map_lang].transform(vectors)
+        vectors[~known] = 0.0  # centring and mapping moved the zero vectors of unknown words
+        # From one row per word type to one row per word; the result can exceed the memory.
+        data = mapped_array((offsets[-1], self.dim), np.float32)
+        covered = known[numbers]
         with bar(int(offsets[-1]), unit="word", title="look up", show=progress) as counter:
             for start in range(0, len(text), _SENTENCES):
                 bounds = offsets[start : start + _SENTENCES + 1]
@@ -173,7 +172,8 @@ class StaticEncoder(Encoder):
         `[word_dim]`.
         """
         if lang not in self._means:
-            total, n = np.zeros(self.word_dim), min(_CENTRE_ON, len(self.tables[lang]))
+            total = np.zeros(self.word_dim)
+            n = min(_CENTRE_ON, len(self.tables[lang]))
             for start in range(0, n, _ROWS):
                 block = self.tables[lang].vectors(np.arange(start, min(start + _ROWS, n)))
                 total += unit_rows(block).sum(axis=0, dtype=np.float64)
@@ -234,25 +234,20 @@ class StaticEncoder(Encoder):
         try:
             words = json.loads((path / WORDS_FILE).read_text(encoding="utf-8"))
             arrays, _ = map_arrays(path / VECTORS_FILE)
-            tables: dict[str, WordTable] = {}
-            for lang, settings in about["tables"].items():
-                # Files of earlier versions also contain "kind".
-                numbers = {name: value for name, value in settings.items() if name != "kind"}
-                tables[lang] = WordTable(words[lang], arrays[f"{lang}.matrix"], **numbers)
-                if len(tables[lang]) > len(tables[lang].matrix):
-                    raise ValueError(
-                        f"{len(tables[lang])} words in {lang}, but {len(tables[lang].matrix)} "
-                        "vectors"
-                    )
+            tables = {
+                lang: _saved_table(lang, words[lang], arrays[f"{lang}.matrix"], settings)
+                for lang, settings in about["tables"].items()
+            }
             maps = {
                 lang: open_map(record, arrays, f"map.{lang}", path)
                 for lang, record in about["maps"].items()
             }
-            for name, kind in (("name", str), ("normalise", bool), ("lower", bool)):
-                if not isinstance(about[name], kind):
-                    raise ValueError(f"{name} must be {kind.__name__}, got {about[name]!r:.60}")
-            if not all(isinstance(word, str) for table in tables.values() for word in table.words):
-                raise ValueError("each word must be a string")
+            for name, expected in (("name", str), ("normalise", bool), ("lower", bool)):
+                if not isinstance(about[name], expected):
+                    raise ValueError(f"{name} must be {expected.__name__}, got {about[name]!r:.60}")
+            for table in tables.values():
+                if not all(isinstance(word, str) for word in table.words):
+                    raise ValueError("each word must be a string")
             encoder = cls(tables, maps=maps, **{name: about[name] for name in _SETTINGS})
             if encoder.normalise:
                 encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
@@ -263,6 +258,18 @@ class StaticEncoder(Encoder):
                 f"incomplete or invalid vectors ({type(error).__name__}: {error})", path=path
             ) from error
         return encoder
+
+
+def _saved_table(
+    lang: str, words: list[str], matrix: np.ndarray, settings: Mapping[str, Any]
+) -> WordTable:
+    """Return a table that `StaticEncoder.save` wrote."""
+    # Files of earlier versions also contain "kind".
+    ngram_settings = {name: value for name, value in settings.items() if name != "kind"}
+    table = WordTable(words, matrix, **ngram_settings)
+    if len(table) > len(matrix):
+        raise ValueError(f"{len(table)} words in {lang}, but {len(matrix)} vectors")
+    return table
 
 
 def load_static(
@@ -319,16 +326,14 @@ def add_sentence(
         weights: factors for the word vector, the mean, the maximum and the minimum.
     """
     result = np.zeros((len(words), 4 * words.shape[1]), dtype=np.float32)
-    rows, lengths = (
-        torch.from_numpy(words[covered]),
-        torch.from_numpy(np.diff(offsets_of(covered)[offsets])),
-    )
-    parts = means(rows.double(), lengths), maxima(rows, lengths), -maxima(-rows, lengths)
-    owner = owners(lengths)
-    columns = [
-        weights[0] * rows,
-        *(weight * part[owner] for weight, part in zip(weights[1:], parts, strict=True)),
-    ]
+    rows = torch.from_numpy(words[covered])
+    lengths = torch.from_numpy(np.diff(offsets_of(covered)[offsets]))  # covered words a sentence
+    sentence_of_word = owners(lengths)
+    minima = -maxima(-rows, lengths)
+    columns = [weights[0] * rows]
+    summaries = (means(rows.double(), lengths), maxima(rows, lengths), minima)
+    for weight, summary in zip(weights[1:], summaries, strict=True):
+        columns.append(weight * summary[sentence_of_word])
     result[covered] = torch.cat(columns, dim=1).numpy()
     return result
 
@@ -362,6 +367,7 @@ class WordTable:
     ):
         self.words, self.matrix, self.dim = words, matrix, matrix.shape[1]
         self.bucket, self.minn, self.maxn = bucket, minn, maxn
+        # Reversed, so that the first of several duplicates is the last to be set.
         self.index = {word: number for number, word in reversed([*enumerate(words)])}
 
     def __len__(self) -> int:
@@ -376,38 +382,40 @@ class WordTable:
         Args:
             lower: whether to look up the lower-case form of an out-of-vocabulary word.
         """
-        numbers = [
-            self.index.get(word, self.index.get(word.lower(), -1) if lower else -1)
-            for word in word_types
-        ]
-        rows = np.array(numbers, dtype=np.int64)
-        vectors, known = np.zeros((len(rows), self.dim), dtype=np.float32), rows >= 0
+        rows = np.full(len(word_types), -1, dtype=np.int64)
+        for place, word in enumerate(word_types):
+            row = self.index.get(word, -1)
+            if row < 0 and lower:
+                row = self.index.get(word.lower(), -1)
+            rows[place] = row
+        known = rows >= 0
+        vectors = np.zeros((len(rows), self.dim), dtype=np.float32)
         vectors[known] = self.vectors(rows[known])
         if self.bucket is not None:
-            ngrams = {
-                place: self.ngrams(str(word_types[place]))
-                for place in np.flatnonzero(~known).tolist()
-            }
-            guessed = [place for place, found in ngrams.items() if found]
-            vectors[guessed] = self._means([ngrams[place] for place in guessed])
-            known[guessed] = True
+            # An out-of-vocabulary word gets the mean of its n-gram vectors, if it has n-grams.
+            ngram_rows = {}
+            for place in np.flatnonzero(~known).tolist():
+                word_ngrams = self.ngrams(str(word_types[place]))
+                if word_ngrams:
+                    ngram_rows[place] = word_ngrams
+            places = list(ngram_rows)
+            vectors[places] = self._means(list(ngram_rows.values()))
+            known[places] = True
         return vectors, known
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that are saved with the words and the matrix."""
-        return (
-            {}
-            if self.bucket is None
-            else {"bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
-        )
+        if self.bucket is None:
+            return {}
+        return {"bucket": self.bucket, "minn": self.minn, "maxn": self.maxn}
 
     def digest(self) -> bytes:
         """Return a hash of everything that determines the vectors."""
-        digest, kind = (
-            hashlib.blake2b(digest_size=16),
-            "plain" if self.bucket is None else "subwords",
-        )
-        digest.update(repr((kind, self.matrix.shape, sorted(self.settings().items()))).encode())
+        digest = hashlib.blake2b(digest_size=16)
+        # Saved fingerprints depend on these names.
+        table_type = "plain" if self.bucket is None else "subwords"
+        settings = sorted(self.settings().items())
+        digest.update(repr((table_type, self.matrix.shape, settings)).encode())
         digest.update("\n".join(self.words).encode("utf-8", "surrogatepass"))
         for start in range(0, len(self.matrix), 65536):
             digest.update(np.ascontiguousarray(self.matrix[start : start + 65536]).tobytes())
@@ -427,10 +435,9 @@ class WordTable:
         for start in range(0, len(rows), _ROWS):
             part = rows[start : start + _ROWS]
             lengths = np.array([len(numbers) for numbers in part])
-            gathered = self.matrix[
-                np.concatenate([np.array(numbers, dtype=np.int64) for numbers in part])
-            ]
-            sums = np.add.reduceat(gathered, offsets_of(lengths)[:-1], axis=0, dtype=np.float64)
+            numbers = np.concatenate([np.array(numbers, dtype=np.int64) for numbers in part])
+            starts = offsets_of(lengths)[:-1]
+            sums = np.add.reduceat(self.matrix[numbers], starts, axis=0, dtype=np.float64)
             means[start : start + len(part)] = sums / lengths[:, None]
         return means
 
@@ -443,7 +450,7 @@ class WordTable:
         characters = [character.encode("utf-8", "surrogatepass") for character in f"<{word}>"]
         rows, first = [], len(self.words)
         for start in range(len(characters)):
-            value = 2166136261
+            value = 2166136261  # offset basis of the 32-bit FNV-1a hash
             for size in range(1, min(self.maxn, len(characters) - start) + 1):
                 for byte in characters[start + size - 1]:
                     if byte > 127:
@@ -482,7 +489,8 @@ def read_table(path: str | PathLike[str], *, limit: int | None = None) -> WordTa
             finite; or more than a tenth of the lines must be skipped.
     """
     table = _read_table(path, limit)
-    if repeated := len(table.words) - len(table.index):
+    repeated = len(table.words) - len(table.index)
+    if repeated:
         message = (
             f"{fspath(path)}: {repeated:,} of {len(table.words):,} words are repeated; the first "
             "vector of each is used"
@@ -498,16 +506,17 @@ def _read_table(path: str | PathLike[str], limit: int | None) -> WordTable:
         first = file.readline(LONGEST_LINE)
         fields = first.split()
         if len(fields) == 2 and all(field.isdigit() for field in fields):
-            n, dim = (
-                int(field[:19]) for field in fields
-            )  # Python refuses to parse numbers with thousands of digits
+            # The digits are cut, because Python refuses to parse numbers with thousands of them.
+            n, dim = int(fields[0][:19]), int(fields[1][:19])
             if not (0 < n < 10**18 and 0 < dim <= _MAX_DIMENSIONS):
                 fact = (
                     f"the header must declare 1 to 10^18 words with 1 to {_MAX_DIMENSIONS:,} "
                     f"dimensions, got {n} and {dim}"
                 )
                 raise InputError(fact, path=path, line=1)
-            if any(byte < 32 and byte not in b"\t\n\r" for byte in file.peek(4096)[:4096]):  # type: ignore[attr-defined]
+            # The binary format has the same header, but float32 numbers contain control characters.
+            following: bytes = file.peek(4096)[:4096]  # type: ignore[attr-defined]
+            if any(byte < 32 and byte not in b"\t\n\r" for byte in following):
                 return _read_binary(file, path, n, dim, limit)
             return _read_text(file, path, n, dim, limit)
         if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in first:
@@ -570,7 +579,8 @@ def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None
             raise InputError(
                 f"the first line declares {n} words, but word {number} is incomplete", path=path
             )
-        if not np.isfinite(vector := np.frombuffer(data, dtype="<f4")).all():
+        vector = np.frombuffer(data, dtype="<f4")
+        if not np.isfinite(vector).all():
             raise InputError(
                 f"the vector of word {number} is not finite; is the file corrupt?", path=path
             )
@@ -595,11 +605,10 @@ def _flaw_of_binary(word: bytes, number: int) -> Flaw | None:
     """Return a `Flaw` that gives the number of the entry if its word is empty or not UTF-8, or None
     if the word is usable.
     """
-    flaw = (
-        Flaw(number, "no word", "the vector has no word")
-        if not word
-        else flaw_of_bytes(word, number)
-    )
+    if word:
+        flaw = flaw_of_bytes(word, number)
+    else:
+        flaw = Flaw(number, "no word", "the vector has no word")
     return None if flaw is None else flaw._replace(place=f"word {number}")
 
 
@@ -607,11 +616,14 @@ def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
     """Return the bytes before the next `mark` and skip the mark; return None if no mark follows
     within 64 KiB.
     """
-    found = bytearray()
-    while len(found) < 1 << 16 and (byte := file.read(1)):
+    before = bytearray()
+    while len(before) < 1 << 16:
+        byte = file.read(1)
         if byte == mark:
-            return bytes(found)
-        found += byte
+            return bytes(before)
+        if not byte:  # end of the file
+            return None
+        before += byte
     return None
 
 
@@ -622,14 +634,7 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     `FastText::saveModel`.
     """
 
-    def take(layout: str) -> tuple:
-        data = file.read(struct.calcsize("<" + layout))
-        if len(data) != struct.calcsize("<" + layout):
-            raise InputError(
-                "the fastText model is truncated; was the file copied completely?", path=path
-            )
-        return struct.unpack("<" + layout, data)
-
+    take = partial(_unpacked, file, path)
     _, version = take("ii")
     if version not in (11, 12):
         raise InputError(
@@ -646,25 +651,7 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
         raise InputError(
             "the dictionary of the fastText model is invalid; is the file corrupt?", path=path
         )
-    words: list[str] = []
-    n_unreadable = 0
-    for _ in range(entries):
-        word = _until(file, b"\0") or b""
-        _, label = take("qb")
-        if not label:
-            try:
-                words.append(word.decode())
-            except (
-                UnicodeDecodeError
-            ):  # the entry must be kept, because the matrix has a row for it
-                words.append(f"\ufffd{len(words)}")
-                n_unreadable += 1
-    if n_unreadable:
-        message = (
-            f"{fspath(path)}: {n_unreadable:,} of {len(words):,} words are not UTF-8, so no word "
-            "of a text can match them"
-        )
-        warnings.warn(CalqueWarning(message), stacklevel=4)
+    words = _read_dictionary(file, path, entries)
     if len(words) != n_words:
         raise InputError(
             f"the model declares {n_words} words, but has {len(words)}; is the file corrupt?",
@@ -677,14 +664,14 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
             path=path,
         )
     rows, columns = take("qq")
-    if columns != dim or rows < n_words + (bucket if maxn else 0):
+    n_ngrams = bucket if maxn else 0
+    if columns != dim or rows < n_words + n_ngrams:
         raise InputError(
             f"the matrix is {rows} × {columns} for {n_words} words; is the file corrupt?", path=path
         )
     try:
-        if isinstance(
-            getattr(file, "raw", None), FileIO
-        ):  # memory-map the matrix, so that only used rows are read
+        is_uncompressed = isinstance(getattr(file, "raw", None), FileIO)
+        if is_uncompressed:  # memory-map the matrix, so that only used rows are read
             matrix = np.memmap(path, "<f4", "r", file.tell(), (rows, dim))
         else:
             matrix = np.frombuffer(file.read(rows * dim * 4), dtype="<f4").reshape(rows, dim)
@@ -693,3 +680,38 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
             "the fastText model is truncated; was the file copied completely?", path=path
         ) from error
     return WordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)
+
+
+def _unpacked(file: BufferedIOBase, path: str | PathLike[str], layout: str) -> tuple:
+    """Read little-endian numbers with a layout of `struct`."""
+    data = file.read(struct.calcsize("<" + layout))
+    if len(data) != struct.calcsize("<" + layout):
+        raise InputError(
+            "the fastText model is truncated; was the file copied completely?", path=path
+        )
+    return struct.unpack("<" + layout, data)
+
+
+def _read_dictionary(file: BufferedIOBase, path: str | PathLike[str], entries: int) -> list[str]:
+    """Read the words of a fastText model; its dictionary also contains the labels of a classifier,
+    which are left out.
+    """
+    words: list[str] = []
+    n_unreadable = 0
+    for _ in range(entries):
+        word = _until(file, b"\0") or b""
+        _, is_label = _unpacked(file, path, "qb")  # count, type
+        if is_label:
+            continue
+        try:
+            words.append(word.decode())
+        except UnicodeDecodeError:  # the entry must be kept, because the matrix has a row for it
+            words.append(f"\ufffd{len(words)}")
+            n_unreadable += 1
+    if n_unreadable:
+        message = (
+            f"{fspath(path)}: {n_unreadable:,} of {len(words):,} words are not UTF-8, so no word "
+            "of a text can match them"
+        )
+        warnings.warn(CalqueWarning(message), stacklevel=5)
+    return words

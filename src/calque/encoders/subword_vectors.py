@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -30,7 +29,7 @@ from calque.encoders.sentence_folders import (
 from calque.encoders.sentence_settings import PROMPTS_FILE, read_object, read_text_settings
 from calque.encoders.sentence_transformers import write_list
 from calque.encoders.split import SplitSentences
-from calque.encoders.subwords import Subwords, stable_text, without_surrogates
+from calque.encoders.subwords import Subwords, flat_ids, stable_text, without_surrogates
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
@@ -39,9 +38,8 @@ from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
 _MODEL = "model.safetensors"
-_WEIGHT = (
-    "embedding.weight"  # name of the vectors in the StaticEmbedding module of sentence-transformers
-)
+# name of the vectors in the StaticEmbedding module of sentence-transformers
+_WEIGHT = "embedding.weight"
 
 
 class SubwordVectors(Encoder):
@@ -88,7 +86,8 @@ class SubwordVectors(Encoder):
         if self.subwords.needs_space:
             self.subwords = Subwords(_after_space(tokenizer), vocabulary=len(matrix), special=False)
         self.model = nn.Embedding.from_pretrained(matrix.float().contiguous(), freeze=False)
-        self.dim, self.unit, self.name = matrix.shape[1], unit, name
+        self.dim = matrix.shape[1]
+        self.unit, self.name = unit, name
         self.texts, self.settings = texts, dict(settings or {})
 
     def split(self, sentences: Sentences) -> SplitSentences:
@@ -96,15 +95,7 @@ class SubwordVectors(Encoder):
         result.
         """
         words = self.subwords.split(sentences)
-        starts = (np.arange(len(words.ids)) - np.repeat(words.offsets[:-1], words.lengths)).astype(
-            np.int32
-        )
-        return replace(
-            words,
-            word_offsets=words.offsets,
-            word_starts=starts,
-            word_lengths=np.ones_like(words.ids),
-        )
+        return words.each_subword()
 
     @torch.inference_mode()
     def _means(self, ids: np.ndarray, offsets: np.ndarray) -> Tensor:
@@ -137,18 +128,17 @@ class SubwordVectors(Encoder):
             return self._means(split.ids, split.offsets), split.lengths > 0
         texts = [without_surrogates(prompt + " ".join(sentence.words)) for sentence in sentences]
         encodings = self.texts.encode_batch(texts, add_special_tokens=False)
-        ids = np.array(
-            [number for encoding in encodings for number in encoding.ids], dtype=np.int32
-        )
-        lengths = np.array([len(encoding.ids) for encoding in encodings], dtype=np.int64)
+        ids, lengths = flat_ids(encodings)
         return self._means(ids, offsets_of(lengths)), lengths > 0
 
     def sentence_vectors(self, sentences: Sentences) -> tuple[np.ndarray, np.ndarray]:
         """Return sentence vectors, float32 `[n, dim]`, and a mask of the sentences with subwords,
         bool `[n]`.
         """
-        found, filled = self.text_means(sentences)
-        return (nn.functional.normalize(found, dim=1) if self.unit else found).numpy(), filled
+        means, filled = self.text_means(sentences)
+        if self.unit:
+            means = nn.functional.normalize(means, dim=1)
+        return means.numpy(), filled
 
     @property
     def fingerprint(self) -> str:
@@ -161,11 +151,10 @@ class SubwordVectors(Encoder):
         with saving(folder, self) as path:
             self.subwords.tokenizer.save_pretrained(path)
             save_file({_WEIGHT: self.model.weight.detach().contiguous()}, path / _MODEL)
-            kinds = [
-                ("", "StaticEmbedding"),
-                *([("1_Normalize", "Normalize")] if self.unit else []),
-            ]
-            write_list(path, kinds)
+            modules = [("", "StaticEmbedding")]
+            if self.unit:
+                modules.append(("1_Normalize", "Normalize"))
+            write_list(path, modules)
             about = {"name": self.name, "unit": self.unit}
             if self.texts is not None:
                 self.texts.save(str(path / TOKENIZER_FILE))
@@ -187,9 +176,8 @@ class SubwordVectors(Encoder):
                 is not supported.
             InputError: a file is missing or corrupt.
         """
-        for option in options.keys() - {
-            "device"
-        }:  # the table stays on the CPU, like static word vectors
+        # The table stays on the CPU, like static word vectors.
+        for option in options.keys() - {"device"}:
             raise SettingError(f"{option} does not apply to static subword vectors ({folder})")
         about = read_about(folder) if about is None else about
         root = static_folder(folder) or Path(folder)
@@ -208,11 +196,10 @@ class SubwordVectors(Encoder):
             texts = Tokenizer.from_file(str(inner / TOKENIZER_FILE)) if whole else None
             if texts is not None:
                 texts.no_padding()
-            name = str(
-                about.get("name")
-                or (Path(folder).resolve().name if Path(folder).is_dir() else folder)
-            )
-            return cls(tokenizer, matrix, unit=unit, name=name, texts=texts, settings=settings)
+            name = about.get("name")
+            if not name:
+                name = Path(folder).resolve().name if Path(folder).is_dir() else folder
+            return cls(tokenizer, matrix, unit=unit, name=str(name), texts=texts, settings=settings)
         except SettingError:
             raise
         except Exception as error:  # corrupt files raise exceptions from several libraries
@@ -228,15 +215,17 @@ def _normalised(folder: Path) -> bool:
     modules = modules_of(folder)
     if not modules:  # model2vec without the modules of sentence-transformers
         return bool(read_object(folder / "config.json", {}).get("normalize", False))
-    kinds = [module_kind(module) for module in modules[1:]]
-    for module, kind in zip(modules[1:], kinds, strict=True):
-        if kind not in ("Normalize", "Dropout"):
+    normalised = False
+    for module in modules[1:]:
+        class_name = module_kind(module)
+        if class_name not in ("Normalize", "Dropout"):
             fact = (
-                f"the module {kind or module.get('type')} after StaticEmbedding is not supported, "
-                "only Normalize"
+                f"the module {class_name or module.get('type')} after StaticEmbedding is not "
+                "supported, only Normalize"
             )
             raise SettingError(f"{folder}: {fact}")
-    return "Normalize" in kinds
+        normalised |= class_name == "Normalize"
+    return normalised
 
 
 def _matrix(folder: Path) -> Tensor:
@@ -261,13 +250,13 @@ def _after_space(tokenizer: Any) -> Any:
     from tokenizers import Regex, normalizers
 
     copied = copy.deepcopy(tokenizer)
-    spaces = [
+    steps: list[Any] = [
         normalizers.Replace(Regex("[ \t]+"), " "),
         normalizers.Strip(),
         normalizers.Prepend(" "),
     ]
     before = copied.backend_tokenizer.normalizer
-    copied.backend_tokenizer.normalizer = normalizers.Sequence(
-        [*([before] if before else []), *spaces]
-    )
+    if before:
+        steps.insert(0, before)
+    copied.backend_tokenizer.normalizer = normalizers.Sequence(steps)
     return copied

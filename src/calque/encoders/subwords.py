@@ -33,7 +33,7 @@ _SCORE = re.compile(r"(?<=[ ,\[:])-?\d+\.\d{13,}(?:e-?\d+)?")
 def stable_text(backend: Any) -> str:
     """Return a tokenizer as JSON for hashing. Unigram scores are rounded to 12 digits, because
     their last bit can change when `tokenizers` reads a file."""
-    return _SCORE.sub(lambda found: f"{float(found[0]):.12g}", backend.to_str())
+    return _SCORE.sub(lambda score: f"{float(score[0]):.12g}", backend.to_str())
 
 
 class Subwords:
@@ -83,18 +83,14 @@ class Subwords:
             raise SettingError(f"{fact}; use a fast tokenizer, which has a tokenizer.json")
         self.tokenizer = tokenizer
         self.backend: Tokenizer = tokenizer.backend_tokenizer  # type: ignore[assignment]
-        self.prefix, self.suffix = (
-            frame_of(tokenizer) if special else (np.zeros(0, np.int32), np.zeros(0, np.int32))
-        )
+        self.prefix = self.suffix = np.zeros(0, np.int32)
+        self.max_length: int | None = None
+        if special:
+            self.prefix, self.suffix = frame_of(tokenizer)
+            limit = tokenizer.model_max_length if max_length is None else max_length
+            if limit < 1_000_000:  # transformers writes "no limit" as 1e30
+                self.max_length = int(limit)
         self.languages, self._language_place = self._language_tokens()
-        limit = (
-            (tokenizer.model_max_length if max_length is None else max_length)
-            if special
-            else np.inf
-        )
-        self.max_length = (
-            int(limit) if limit < 1_000_000 else None
-        )  # transformers writes "no limit" as 1e30
         n_special = len(self.prefix) + len(self.suffix)
         if self.max_length is not None and self.max_length <= n_special:
             raise SettingError(
@@ -116,20 +112,22 @@ class Subwords:
         language token."""
         known: dict[str, int] = {}
         for number, token in sorted(self.backend.get_added_tokens_decoder().items()):
-            if found := _LANGUAGE.fullmatch(token.content):
-                base, *script = next(filter(None, found.groups())).split("_")
-                two = TWO_LETTERS.get(base, base)
-                known[token.content] = number
-                for name in (base, two, "-".join([two, *script]).lower()):
-                    known.setdefault(name, number)
+            match = _LANGUAGE.fullmatch(token.content)
+            if match is None:
+                continue
+            code = next(filter(None, match.groups()))  # such as "eng_Latn"
+            base, *script = code.split("_")
+            two_letters = TWO_LETTERS.get(base, base)
+            known[token.content] = number
+            for name in (base, two_letters, "-".join([two_letters, *script]).lower()):
+                known.setdefault(name, number)
+        # The tokenizer adds the token of its default language.
         frame = [*self.prefix.tolist(), *self.suffix.tolist()]
-        place = next(
-            (place for place, number in enumerate(frame) if number in known.values()), None
-        )
-        if place is None:
-            return {}, 0
-        known[""] = frame[place]
-        return known, place if place < len(self.prefix) else place - len(frame)
+        for place, number in enumerate(frame):
+            if number in known.values():
+                known[""] = number
+                return known, place if place < len(self.prefix) else place - len(frame)
+        return {}, 0
 
     def put_languages(
         self, ids: np.ndarray, offsets: np.ndarray, langs: str | Sequence[str]
@@ -141,13 +139,15 @@ class Subwords:
                 `SplitSentences`.
             langs: language of each sentence, or one language for all sentences.
         """
-        if self.languages:
-            langs = [langs] if isinstance(langs, str) else langs
-            known = {lang: self._token_of(lang) for lang in langs}
-            place = self._language_place
-            ids[(offsets[:-1] if place >= 0 else offsets[1:]) + place] = [
-                known[lang] for lang in langs
-            ]
+        if not self.languages:
+            return
+        if isinstance(langs, str):
+            langs = [langs]
+        tokens = {lang: self._token_of(lang) for lang in dict.fromkeys(langs)}
+        # A place before the words counts from the start of a sentence, another one from its end.
+        place = self._language_place
+        edges = offsets[:-1] if place >= 0 else offsets[1:]
+        ids[edges + place] = [tokens[lang] for lang in langs]
 
     def _token_of(self, lang: str) -> int:
         """Return the id of a language's token, looked up by the full name, by language and script,
@@ -155,21 +155,20 @@ class Subwords:
         """
         language, *rest = language_parts(lang)
         names = [lang, "-".join([language, *rest])]
-        if not any(
-            len(part) == 4 and name.startswith(f"{language}-")
-            for part in rest
-            for name in self.languages
-        ):
-            names.append(
-                language
-            )  # drop the region, and the script unless language tokens distinguish scripts
+        has_script = any(len(part) == 4 for part in rest)
+        scripts_differ = any(name.startswith(f"{language}-") for name in self.languages)
+        if not (has_script and scripts_differ):
+            names.append(language)  # without the region and the script
         for name in names:
             if name in self.languages:
                 return self.languages[name]
         tokens = [name for name in self.languages if _LANGUAGE.fullmatch(name)]
-        some = ", ".join(tokens[:20]) + (f", … ({len(tokens)} in all)" if len(tokens) > 20 else "")
+        listed = ", ".join(tokens[:20])
+        if len(tokens) > 20:
+            listed += f", … ({len(tokens)} in all)"
         raise SettingError(
-            f"there is no token for the language {lang!r}; use one of {some}, or a two-letter code"
+            f"there is no token for the language {lang!r}; use one of {listed}, or a two-letter "
+            "code"
         )
 
     # -- tokenizer
@@ -178,26 +177,24 @@ class Subwords:
         """Return whether a single word needs a preceding space to be split as it would be in a
         text.
         """
+
+        def ids_of(text: str | list[str]) -> list[int]:
+            is_list = not isinstance(text, str)
+            return self.backend.encode(text, is_pretokenized=is_list, add_special_tokens=False).ids
+
         votes = 0
         with as_words(self.backend):
-
-            def ids(text, pretokenized):
-                return self.backend.encode(
-                    text, is_pretokenized=pretokenized, add_special_tokens=False
-                ).ids
-
             for word in PROBES:
-                after_space = ids(f"{word} {word}", False)[len(ids(word, False)) :]
-                plain, spaced = ids([word], True), ids([" " + word], True)
-                votes += (spaced == after_space) - (plain == after_space)
+                after_space = ids_of(f"{word} {word}")[len(ids_of(word)) :]
+                votes += ids_of([" " + word]) == after_space
+                votes -= ids_of([word]) == after_space
         return votes > 0
 
     def _spaced(self, words: Iterable[str]) -> list[str]:
         """Return the words, each preceded by a space if the tokenizer needs one."""
-        return [
-            f" {word}" if self.needs_space and word and not word[0].isspace() else word
-            for word in words
-        ]
+        if not self.needs_space:
+            return list(words)
+        return [f" {word}" if word and not word[0].isspace() else word for word in words]
 
     def _split_types(self, words: list[str]) -> tuple[np.ndarray, np.ndarray]:
         """Return the concatenated ids of distinct words, int32, and the number of ids of each word,
@@ -209,20 +206,19 @@ class Subwords:
             encodings = self.backend.encode_batch(
                 chunks, is_pretokenized=True, add_special_tokens=False
             )
-        ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
-        owner = [
-            n * _CHUNK + word for n, encoding in enumerate(encodings) for word in encoding.word_ids
-        ]  # type: ignore[operator]
-        counts = np.bincount(np.array(owner, dtype=np.int64), minlength=len(words))
+        ids, _ = flat_ids(encodings)
+        owners: list[int] = []  # index of each subword's word
+        for number, encoding in enumerate(encodings):
+            word_ids: Any = encoding.word_ids
+            owners += [number * _CHUNK + word for word in word_ids]
+        owner = np.array(owners, dtype=np.int64)
         special = np.isin(ids, self._special_ids)
         if special.any():  # Unigram vocabularies contain </s> as an ordinary piece
             if self.unk_id is not None and self.unk_id not in self._special_ids:
                 ids[special] = self.unk_id
             else:
-                ids, counts = (
-                    ids[~special],
-                    counts - np.bincount(np.array(owner)[special], minlength=len(words)),
-                )
+                ids, owner = ids[~special], owner[~special]
+        counts = np.bincount(owner, minlength=len(words))
         self._check(ids)
         return ids, counts
 
@@ -238,33 +234,35 @@ class Subwords:
     # ----------------------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """Split sentences into subwords; this is fastest for a `Sentences` object."""
-        sentences = (
-            sentences if isinstance(sentences, Sentences) or not self.languages else list(sentences)
-        )
+        if self.languages and not isinstance(sentences, Sentences):
+            sentences = list(sentences)  # read twice: for the words and for the languages
+        # Each distinct word is split once: word type t has `type_lengths[t]` ids in `type_ids`.
         types, numbers, word_offsets = number_words(sentences)
-        table, sizes = self._split_types(types)
-        lengths, counts = sizes[numbers], np.diff(word_offsets)
-        empty, n_special = int((lengths == 0).sum()), len(self.prefix) + len(self.suffix)
+        type_ids, type_lengths = self._split_types(types)
+        lengths, counts = type_lengths[numbers], np.diff(word_offsets)
+        n_empty = int((lengths == 0).sum())
         ends = offsets_of(lengths)
         word_starts = ends[:-1] - np.repeat(ends[word_offsets[:-1]], counts) + len(self.prefix)
         lost = np.zeros(len(lengths), dtype=bool)
         if self.max_length is not None:  # drop a word that exceeds the limit, and all later words
             lost = (word_starts + lengths > self.max_length - len(self.suffix)) & (lengths > 0)
             lengths = np.where(lost, 0, lengths)
-        ends, lost_before = offsets_of(lengths), offsets_of(lost)
+        ends = offsets_of(lengths)
+        n_special = len(self.prefix) + len(self.suffix)
         offsets = offsets_of(ends[word_offsets[1:]] - ends[word_offsets[:-1]] + n_special)
+        # Copy the ids of each word's type to the word's place, and put special tokens around them.
         ids = np.empty(offsets[-1], dtype=np.int32)
         places = ranges(np.repeat(offsets[:-1], counts) + word_starts, lengths)
-        ids[places] = table[ranges(offsets_of(sizes)[numbers], lengths)]
+        ids[places] = type_ids[ranges(offsets_of(type_lengths)[numbers], lengths)]
         ids[offsets[:-1, None] + np.arange(len(self.prefix))] = self.prefix
         ids[offsets[1:, None] + np.arange(-len(self.suffix), 0)] = self.suffix
-        if self.languages:
-            langs = (
-                sentences.lang
-                if isinstance(sentences, Sentences)
-                else [getattr(s, "lang", "") for s in sentences]
-            )
+        if isinstance(sentences, Sentences):
+            self.put_languages(ids, offsets, sentences.lang)
+        elif self.languages:
+            langs = [getattr(sentence, "lang", "") for sentence in sentences]
             self.put_languages(ids, offsets, langs)
+        lost_before = offsets_of(lost)
+        is_truncated = lost_before[word_offsets[1:]] > lost_before[word_offsets[:-1]]
         return SplitSentences(
             ids,
             offsets,
@@ -272,11 +270,9 @@ class Subwords:
             np.where(lengths > 0, word_starts, 0).astype(np.int32),
             lengths.astype(np.int32),
             truncated_words=int(lost.sum()),
-            empty_words=empty,
+            empty_words=n_empty,
             pad_id=self.pad_id,
-            truncated_sentences=int(
-                (lost_before[word_offsets[1:]] > lost_before[word_offsets[:-1]]).sum()
-            ),
+            truncated_sentences=int(is_truncated.sum()),
         )
 
     def split_texts(
@@ -300,15 +296,8 @@ class Subwords:
                 self.backend.enable_truncation(
                     max(limit, shortest), direction=self.tokenizer.truncation_side
                 )
-            encodings = self.backend.encode_batch(list(map(without_surrogates, texts)))
-        found = self._whole(encodings, lang)
-        starts = np.arange(len(found.ids)) - np.repeat(found.offsets[:-1], found.lengths)
-        return replace(
-            found,
-            word_offsets=found.offsets,
-            word_starts=starts.astype(np.int32),
-            word_lengths=np.ones_like(found.ids),
-        )
+            encodings = self.backend.encode_batch([without_surrogates(text) for text in texts])
+        return self._whole(encodings, lang).each_subword()
 
     def single_subwords(self, words: Sequence[str]) -> np.ndarray:
         """Return the subword id of each word that is a single subword, int64 `[n]`, or −1 for other
@@ -324,13 +313,20 @@ class Subwords:
         """Convert the tokenizer's encodings of texts; the only "word" of each text is its first
         subword.
         """
-        n, offsets = len(encodings), offsets_of([len(encoding.ids) for encoding in encodings])
-        ids = np.array([i for encoding in encodings for i in encoding.ids], dtype=np.int32)
+        n = len(encodings)
+        ids, lengths = flat_ids(encodings)
+        offsets = offsets_of(lengths)
         self._check(ids)
         self.put_languages(ids, offsets, lang)
-        cut = sum(bool(encoding.overflowing) for encoding in encodings)
-        words = np.arange(n + 1), np.zeros(n, dtype=np.int32), np.ones(n, dtype=np.int32)
-        return SplitSentences(ids, offsets, *words, truncated_sentences=cut, pad_id=self.pad_id)
+        return SplitSentences(
+            ids,
+            offsets,
+            word_offsets=np.arange(n + 1),
+            word_starts=np.zeros(n, dtype=np.int32),
+            word_lengths=np.ones(n, dtype=np.int32),
+            truncated_sentences=sum(bool(encoding.overflowing) for encoding in encodings),
+            pad_id=self.pad_id,
+        )
 
     def with_first(self, texts: Sequence[Sentences], *, segments: bool = False) -> SplitSentences:
         """Split texts, or pairs of texts joined into one sequence; the only "word" of a sequence is
@@ -342,14 +338,13 @@ class Subwords:
             texts: one column of texts, or two columns for pairs.
             segments: whether the model has segment (token type) embeddings.
         """
-        columns = [
-            [self._spaced(map(without_surrogates, text.words)) for text in column]
-            for column in texts
-        ]
+        columns: list[list[list[str]]] = []
+        for column in texts:
+            columns.append([self._spaced(map(without_surrogates, text.words)) for text in column])
+        inputs: Any = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
         with as_words(self.backend):
             if self.max_length is not None:
                 self.backend.enable_truncation(self.max_length)
-            inputs: Any = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
             encodings = self.backend.encode_batch(inputs, is_pretokenized=True)
         if any(encoding.special_tokens_mask[:1] != [1] for encoding in encodings):
             name = type(self.tokenizer).__name__
@@ -357,11 +352,25 @@ class Subwords:
                 f"head cls requires a special token before each text, but {name} adds no such token"
             )
             raise SettingError(f"{fact}; use head mean or bilstm")
-        kinds = np.array([i for encoding in encodings for i in encoding.type_ids], dtype=np.int32)
-        return replace(
-            self._whole(encodings, texts[0].lang),
-            segments=kinds if segments and kinds.any() else None,
-        )
+        split = self._whole(encodings, texts[0].lang)
+        if not segments:
+            return split
+        type_ids = [np.array(encoding.type_ids, dtype=np.int32) for encoding in encodings]
+        flat_types = np.concatenate([np.zeros(0, dtype=np.int32), *type_ids])
+        return replace(split, segments=flat_types) if flat_types.any() else split
+
+
+def flat_ids(encodings: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the concatenated ids of a tokenizer's encodings, int32, and the number of ids of each
+    encoding, int64.
+    """
+    ids: list[int] = []
+    lengths = np.zeros(len(encodings), dtype=np.int64)
+    for number, encoding in enumerate(encodings):
+        encoding_ids = encoding.ids  # a new list on each access
+        lengths[number] = len(encoding_ids)
+        ids += encoding_ids
+    return np.array(ids, dtype=np.int32), lengths
 
 
 def without_surrogates(word: str) -> str:
@@ -378,11 +387,8 @@ def as_words(backend: Tokenizer, *, blind: bool = True) -> Iterator[None]:
     """Disable the tokenizer's truncation and padding inside the `with` block. If `blind`, special
     tokens written in a text are split like other words."""
     with _LOCK:
-        truncation, padding, special = (
-            backend.truncation,
-            backend.padding,
-            backend.encode_special_tokens,
-        )
+        truncation, padding = backend.truncation, backend.padding
+        special = backend.encode_special_tokens
         backend.no_truncation()
         backend.no_padding()
         backend.encode_special_tokens = blind or special
@@ -433,10 +439,8 @@ def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     name = type(tokenizer).__name__
     if encoding is None:
         raise SettingError(f"{name} returns no subwords for any test word, such as 'the'")
-    ids, places = (
-        np.array(encoding.ids, dtype=np.int32),
-        np.flatnonzero(np.array(encoding.special_tokens_mask) == 0),
-    )
+    ids = np.array(encoding.ids, dtype=np.int32)
+    places = np.flatnonzero(np.array(encoding.special_tokens_mask) == 0)  # of the word's subwords
     if places[-1] - places[0] >= len(places):
         raise SettingError(
             f"{name} adds special tokens inside a sentence, not only before and after it"
