@@ -126,10 +126,10 @@ def _check_supported(settings: Mapping[str, Any], default: Any, path: Path) -> N
     """Check that the adapters are LoRA adapters, and that all settings are supported or have no
     effect.
     """
-    kind = settings.get("peft_type")
-    if kind != "LORA":
+    peft_type = settings.get("peft_type")
+    if peft_type != "LORA":
         raise InputError(
-            f"adapters must be of type LORA, got {kind!s:.40}; {_MERGE_WITH_PEFT}", path=path
+            f"adapters must be of type LORA, got {peft_type!s:.40}; {_MERGE_WITH_PEFT}", path=path
         )
     known = {field.name for field in fields(default)}
     for name, value in settings.items():
@@ -221,16 +221,19 @@ class EncoderNames:
         """Return the entries of a setting such as `modules_to_save` that match the end of a
         module's name.
         """
-        found = [name.removeprefix(self.prefix) for name in names]
-        return [name for name in found if any(module.endswith(name) for module in self._modules)]
+        matching = []
+        for name in names:
+            name = name.removeprefix(self.prefix)
+            if any(module.endswith(name) for module in self._modules):
+                matching.append(name)
+        return matching
 
 
 def _owner(name: str) -> str:
     """Return the name of the module that a weight of an adapter belongs to."""
     for mark in (".lora_", ".token_adapter.", ".base_layer."):
-        name, found, _ = name.partition(mark)
-        if found:
-            return name
+        if mark in name:
+            return name.partition(mark)[0]
     return name.rpartition(".")[0]
 
 
@@ -245,8 +248,8 @@ def of_encoder(
             configuration names are missing.
     """
     names = EncoderNames(model, weights)
-    found = names.weights(weights)
-    if not found:
+    encoder_weights = names.weights(weights)
+    if not encoder_weights:
         parts = ", ".join(names.other) or "nothing"
         fact = (
             f"these adapters contain only {parts:.200}, which is not part of the encoder "
@@ -256,18 +259,14 @@ def of_encoder(
             f"{fact}; give adapters of the encoder, or check their base model",
             path=folder / ADAPTERS_FILE,
         )
-    adapted = sorted({_owner(name) for name in found if ".lora_" in name})
-    expected = _targets(config, model, names.prefix)
-    # A model under a head has no pooler, so its adapters have none either.
-    missing = [
-        name
-        for name in expected
-        if name not in adapted and not (names.prefix and name.startswith("pooler."))
-    ]
-    if missing:
-        raise InputError(
-            f"the adapters of {missing[0]} are missing; use the complete files", path=folder
-        )
+    adapted = sorted({_owner(name) for name in encoder_weights if ".lora_" in name})
+    for name in _targets(config, model, names.prefix):
+        # A model under a head has no pooler, so its adapters have none either.
+        is_pooler = names.prefix and name.startswith("pooler.")
+        if name not in adapted and not is_pooler:
+            raise InputError(
+                f"the adapters of {name} are missing; use the complete files", path=folder
+            )
     full = {name: f"{names.prefix}{name}" for name in adapted}
     config.rank_pattern = _exact(config.rank_pattern, config.r, full)
     config.alpha_pattern = _exact(config.alpha_pattern, config.lora_alpha, full)
@@ -279,7 +278,7 @@ def of_encoder(
             name.removeprefix(names.prefix): ids
             for name, ids in config.trainable_token_indices.items()
         }
-    return found
+    return encoder_weights
 
 
 def _targets(config: Any, model: nn.Module, prefix: str) -> list[str]:
@@ -307,8 +306,9 @@ def _exact(patterns: Mapping[str, int], usual: int, full: Mapping[str, str]) -> 
     """
     from peft.utils.other import get_pattern_key
 
-    values = {
-        name: patterns.get(get_pattern_key(list(patterns), under), usual)
-        for name, under in full.items()
-    }
-    return {name: value for name, value in values.items() if value != usual}
+    values = {}
+    for name, name_under_head in full.items():
+        value = patterns.get(get_pattern_key(list(patterns), name_under_head), usual)
+        if value != usual:
+            values[name] = value
+    return values

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -86,12 +86,13 @@ def sum_anchors(
             was written by a different run.
     """
     require(encoder, "measured")
-    if (
-        layers is None
-    ):  # use -1 for an encoder with maps, because no further maps can be fitted to its layers
-        numbers = [-1 if encoder.layer is None or encoder.base is not None else encoder.layer]
-    else:
+    if layers is not None:
         numbers = sorted(set(encoder.layer_numbers(layers)))
+    elif encoder.layer is None or encoder.base is not None:
+        # -1 also for an encoder with maps, because no further maps can be fitted to its layers
+        numbers = [-1]
+    else:
+        numbers = [encoder.layer]
     blocks: Iterator[Any] = iter(text)
     if isinstance(text, Sentences):
         blocks = (text[start : start + block] for start in range(0, len(text), block))
@@ -106,28 +107,20 @@ def sum_anchors(
     )
     about, seen, known = {"encoder": encoder.name}, "", partial
     if partial is not None:
-        settings = json_text(
-            [numbers, words, most_occurrences, 0, [0, 1], seed, first.lang]
-        )  # keeps old hashes valid
+        # The constants keep the hashes of earlier versions valid.
+        settings = json_text([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])
         about["settings"] = hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
         about["fingerprint"] = encoder.fingerprint
         known = partial if earlier is None or Path(partial).exists() else earlier
         if Path(known).exists():
-            recorded = pass_of(known)
-            if any(recorded.get(name) != about[name] for name in ("fingerprint", "settings")):
-                raise SettingError(
-                    f"{known} has sums from another run (encoder or settings differ); remove the "
-                    "file"
-                )
-            sums, seen = AnchorSums.open(known), recorded["text"]
+            sums, seen = _saved_sums(known, about)
     resumed, saved, done = sums.n_sentences, time.monotonic(), 0
     digest = hashlib.blake2b(digest_size=16)  # hash of the text read so far
     total = len(text) if isinstance(text, Sentences) else None
     counter = bar(total, unit=" sentences", title="anchors", show=progress, initial=resumed)
     with counter, warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UncoveredWordsWarning
-        )  # a single warning at the end replaces one per block
+        # A single warning at the end replaces one per block.
+        warnings.simplefilter("ignore", UncoveredWordsWarning)
         for part in chain([first], blocks):
             if part.lang != sums.lang:
                 raise SettingError(
@@ -135,27 +128,18 @@ def sum_anchors(
                 )
             done += len(part)
             if partial is not None:
-                digest.update(
-                    part.lengths().tobytes() + "\n".join(part.flat()[0].to_pylist()).encode()
-                )
+                digest.update(part.lengths().tobytes())
+                digest.update("\n".join(part.flat()[0].to_pylist()).encode())
+                # Blocks whose sums were read are skipped, after a check that they are the same text.
                 if done - len(part) < resumed:
                     if done > resumed or (done == resumed and digest.hexdigest() != seen):
                         raise SettingError(
                             f"{known} contains sums from another text; remove the file"
                         )
                     continue
-            wanted = np.flatnonzero(sums.wanted(part))
-            chosen = part if len(wanted) == len(part) else part.take(wanted)
-            if len(chosen):
-                sums.add(
-                    chosen,
-                    encoder.encode(chosen)
-                    if layers is None
-                    else encoder.encode_layers(chosen, numbers),
-                )
-            sums.n_sentences = (
-                done  # includes skipped sentences, so that an interrupted run resumes after them
-            )
+            _add_block(sums, encoder, part, None if layers is None else numbers)
+            # includes sentences that are not encoded, so that an interrupted run resumes after them
+            sums.n_sentences = done
             if partial is not None and time.monotonic() - saved >= _SAVE_EVERY:
                 sums.save(partial, note=json_text(about | {"text": digest.hexdigest()}))
                 saved = time.monotonic()
@@ -169,6 +153,34 @@ def sum_anchors(
         reason = "they exceed the limit of subwords per sentence, or the tokenizer drops them"
         warnings.warn(f"{fact}: {reason}", UncoveredWordsWarning, stacklevel=2)
     return sums
+
+
+def _saved_sums(path: str | PathLike[str], about: Mapping[str, str]) -> tuple[AnchorSums, str]:
+    """Return the sums in a file and the hash of their text; raise SettingError if another run wrote
+    the file.
+    """
+    recorded = pass_of(path)
+    if any(recorded.get(name) != about[name] for name in ("fingerprint", "settings")):
+        raise SettingError(
+            f"{path} has sums from another run (encoder or settings differ); remove the file"
+        )
+    return AnchorSums.open(path), recorded["text"]
+
+
+def _add_block(
+    sums: AnchorSums, encoder: Encoder, sentences: Sentences, layers: Sequence[int] | None
+) -> None:
+    """Encode the sentences that contain a word whose occurrences are still needed, and add their
+    vectors to the sums.
+    """
+    wanted = np.flatnonzero(sums.wanted(sentences))
+    chosen = sentences if len(wanted) == len(sentences) else sentences.take(wanted)
+    if not len(chosen):
+        return
+    if layers is None:
+        sums.add(chosen, encoder.encode(chosen))
+    else:
+        sums.add(chosen, encoder.encode_layers(chosen, layers))
 
 
 def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
@@ -202,25 +214,23 @@ def table_anchors(
         raise SettingError(
             f"there are no word vectors for language {lang!r}; use one of {sorted(encoder.tables)}"
         )
-    others = (word for word in also if word in table.index)
-    words = list(dict.fromkeys(word for word in chain(table.words[:most], others) if word))
-    encoded = encoder.replace(sentence=None, maps=None).encode(
-        Sentences.of([[word] for word in words], lang)
-    )
-    covered = np.arange(len(words)) if encoded.covered is None else np.flatnonzero(encoded.covered)
+    others = [word for word in also if word in table.index]
+    words = [word for word in dict.fromkeys([*table.words[:most], *others]) if word]
+    plain = encoder.replace(sentence=None, maps=None)
+    encoded = plain.encode(Sentences.of([[word] for word in words], lang))
+    covered = np.arange(len(words))
+    if encoded.covered is not None:
+        covered = np.flatnonzero(encoded.covered)
     vectors = np.asarray(encoded.data)[covered]
-    return {
-        0: Anchors(
-            tuple(words[k] for k in covered), vectors, np.zeros(len(covered), dtype=np.int64), lang
-        )
-    }
+    counts = np.zeros(len(covered), dtype=np.int64)
+    return {0: Anchors(tuple(words[k] for k in covered), vectors, counts, lang)}
 
 
 def frequent_words(sentences: Sentences, most: int, also: Iterable[str] = ()) -> list[str]:
     """Return the `most` most frequent words in a text, followed by the words in `also`."""
     counted = sentences.flat()[0].value_counts()
-    order = np.argsort(-counted.field("counts").to_numpy(zero_copy_only=False), kind="stable")[
-        :most
-    ]
-    words = counted.field("values")
-    return list(dict.fromkeys((*(words[int(k)].as_py() for k in order), *also)))
+    counts = counted.field("counts").to_numpy(zero_copy_only=False)
+    order = np.argsort(-counts, kind="stable")[:most]
+    types = counted.field("values")
+    frequent = [types[int(k)].as_py() for k in order]
+    return list(dict.fromkeys([*frequent, *also]))

@@ -135,13 +135,11 @@ class Encoder(ABC):
         number = layers[layer] if -len(layers) <= layer < 0 else layer
         if number in layers:
             return number
-        several = isinstance(layers, range) and len(layers) > 1
-        has = (
-            f"layers 0 to {layers[-1]} (-1 is the last)"
-            if several
-            else f"layers {', '.join(map(str, layers))}"
-        )
-        raise SettingError(f"there is no layer {layer}: {self.name} has {has}")
+        if isinstance(layers, range) and len(layers) > 1:
+            known = f"0 to {layers[-1]} (-1 is the last)"
+        else:
+            known = ", ".join(str(number) for number in layers)
+        raise SettingError(f"there is no layer {layer}: {self.name} has layers {known}")
 
     def layer_numbers(self, layers: Sequence[int] | None) -> tuple[int, ...]:
         """Return the numbers of the given layers; default: the encoder's `layer`, or the last layer
@@ -183,13 +181,14 @@ class Encoder(ABC):
         """Write a folder that `load_encoder` can load. This default works only for classes without
         constructor arguments.
         """
-        if (kind := encoder_kind(self)) == OWN:
+        class_name = encoder_kind(self)
+        if class_name == OWN:
             fact = (
                 f"{type(self).__name__} does not implement save, and its module cannot be imported"
             )
             raise SettingError(f"{self.name} cannot be saved: {fact}")
         with saving(folder, self) as path:
-            write_about(path, kind, {"fingerprint": self.fingerprint})
+            write_about(path, class_name, {"fingerprint": self.fingerprint})
 
     def write_card(self, folder: Path) -> None:
         """Write the model card and the alignment record to a folder if the encoder was aligned."""
@@ -222,25 +221,25 @@ class Encoder(ABC):
                 path=folder,
             )
         encoder = build(cls, options)
-        if (read_about(folder) if about is None else about).get("fingerprint") not in (
-            None,
-            encoder.fingerprint,
-        ):
+        if about is None:
+            about = read_about(folder)
+        if about.get("fingerprint") not in (None, encoder.fingerprint):
             fact = f"{cls.__name__}() has a different fingerprint from the saved encoder"
             raise InputError(f"{fact}; implement save and open", path=folder)
         return encoder
 
 
-def build(kind: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
+def build(encoder_class: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
     """Build an encoder by calling its class without arguments; raise SettingError if any options
     are given.
     """
     for option in options or {}:
-        raise SettingError(f"{option} does not apply to {kind.__name__}")
+        raise SettingError(f"{option} does not apply to {encoder_class.__name__}")
     try:
-        return kind()
+        return encoder_class()
     except TypeError as error:
-        fact = f"{kind.__module__}:{kind.__qualname__} cannot be built without arguments ({error})"
+        place = f"{encoder_class.__module__}:{encoder_class.__qualname__}"
+        fact = f"{place} cannot be built without arguments ({error})"
         raise SettingError(f"{fact}; use a subclass that sets the arguments") from error
 
 
@@ -262,9 +261,10 @@ def require(
         raise SettingError(
             f'{fact}; see "Your own model, method, task" in the documentation (docs/guides/own.md)'
         )
-    if (given := getattr(encoder, "rows", "words")) not in rows:
+    unit = getattr(encoder, "rows", "words")
+    if unit not in rows:
         fact = (
-            f"{encoder.name} has vectors for {given}, but vectors for {' or '.join(rows)} are "
+            f"{encoder.name} has vectors for {unit}, but vectors for {' or '.join(rows)} are "
             "required here"
         )
         raise SettingError(

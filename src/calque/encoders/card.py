@@ -24,10 +24,8 @@ _UNUSED = {
     "links_without_vector": "word links with a word that has no vector",
     "truncated_words": "words beyond the encoder's length limit",
 }
-_DECODERS = {
-    "decoder_layers",
-    "num_decoder_layers",
-}  # configuration keys that only encoder-decoder models have
+# configuration keys that only encoder-decoder models have
+_DECODERS = {"decoder_layers", "num_decoder_layers"}
 
 
 def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
@@ -36,11 +34,9 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
     """
     record.pop("vectors", None)
     about = read_about(folder)
-    record["kind"] = (
-        "standardized"
-        if "base_folder" in about and about.get("kind") != "mapped"
-        else about.get("kind")
-    )
+    record["kind"] = about.get("kind")
+    if "base_folder" in about and about.get("kind") != "mapped":
+        record["kind"] = "standardized"
     if about.get("kind") in ("huggingface", "adapters"):
         n_layers = about["layer"] if about.get("cut") else encoder.n_layers
         record["vectors"] = {
@@ -50,17 +46,19 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
             "add_prefix_space": bool(encoder.subwords.needs_space),
             "decoder": bool(_DECODERS & encoder.model.config.to_dict().keys()),
         }
-        if languages := encoder.subwords.languages:
+        languages = encoder.subwords.languages
+        if languages:
             record["vectors"]["language"] = encoder.tokenizer.convert_ids_to_tokens(languages[""])
         if "adapted" in about:
             record["vectors"]["adapted"] = about["adapted"]["place"]
             record["vectors"]["revision"] = about["adapted"].get("revision", "")
             record["vectors"]["own_tokenizer"] = (folder / "tokenizer.json").is_file()
-        if (
-            "adapted" in about and (not encoder.tokenizer.name_or_path or encoder.own_embeddings)
-        ) or encoder.standard:
-            # transformers cannot load the tokenizer, does not resize the embeddings, or does not
-            # standardise vectors
+        # transformers cannot load the tokenizer, does not resize the embeddings, or does not
+        # standardise vectors.
+        differs = bool(encoder.standard)
+        if "adapted" in about:
+            differs |= not encoder.tokenizer.name_or_path or encoder.own_embeddings
+        if differs:
             del record["vectors"]
         elif about.get("kind") == "huggingface" and about.get("own_pooling", True):
             record["vectors"]["sentences"] = _is_sentence_encoder(folder)
@@ -79,41 +77,37 @@ def _is_sentence_encoder(folder: Path) -> bool:
 
 def model_card(folder: Path, record: dict[str, Any]) -> None:
     """Write the model card (`README.md`) and the record (`calque-run.json`) to the folder."""
-    write_text(
-        folder / RUN_FILE,
-        json_text(environment() | record, indent=2, default=str, ensure_ascii=False) + "\n",
-    )
-    languages = record.get("langs") or sorted(
-        {lang for text in record["texts"] for lang in text["langs"]}
-    )
+    run = json_text(environment() | record, indent=2, default=str, ensure_ascii=False)
+    write_text(folder / RUN_FILE, run + "\n")
+    text_languages: set[str] = set()
+    counted: dict[str, None] = {}  # names of the counts of all texts, in order
+    for text in record["texts"]:
+        text_languages.update(text.get("langs", ()))
+        counted |= dict.fromkeys(name for name in text if name not in ("path", "langs"))
+    languages = record.get("langs") or sorted(text_languages)
     counts, limit = record.get("counts", {}), record["settings"].get("max_words")
+    unused = []
+    for name, description in _UNUSED.items():
+        if counts.get(name):
+            unused.append(f"{counts[name]:,} {description.format(max_words=limit)}")
+    libraries = {"huggingface": "transformers", "adapters": "peft"}
     base = record["encoder"]
     on_hub = base.count("/") == 1 and base[0] not in "/.~" and not Path(base).exists()
     templates = Environment(
         loader=PackageLoader("calque.encoders", "."), trim_blocks=True, lstrip_blocks=True
     )
-    text = templates.get_template("card.md.j2").render(
+    card = templates.get_template("card.md.j2").render(
         record=record,
         base=base if on_hub else None,
         modules=(folder / "modules.json").is_file(),
         mapped=record.get("kind") == "mapped",
-        library={"huggingface": "transformers", "adapters": "peft"}.get(
-            record.get("kind", "huggingface"), "calque"
-        ),
+        library=libraries.get(record.get("kind", "huggingface"), "calque"),
         languages=languages,
         others=[lang for lang in languages if lang != record["towards"]],
         data=hub_ids(text["path"] for text in record["texts"]),
-        counted=list(
-            dict.fromkeys(
-                name for text in record["texts"] for name in text if name not in ("path", "langs")
-            )
-        ),
-        unused=[
-            f"{counts[name]:,} {what.format(max_words=limit)}"
-            for name, what in _UNUSED.items()
-            if counts.get(name)
-        ],
+        counted=list(counted),
+        unused=unused,
         version=VERSION,
         json=partial(json_text, indent=2, default=str),
     )
-    write_text(folder / CARD_FILE, whole_card(text))
+    write_text(folder / CARD_FILE, whole_card(card))

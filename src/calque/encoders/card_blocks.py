@@ -70,11 +70,10 @@ def _replaced(text: str, name: str, new: str) -> str:
     """Return a text in which the block with the given name is replaced or, if there is none, added
     at the end.
     """
-    return (
-        _pattern(name).sub(lambda _: new, text, count=1)
-        if _pattern(name).search(text)
-        else _joined(text, new)
-    )
+    pattern = _pattern(name)
+    if pattern.search(text):
+        return pattern.sub(lambda _: new, text, count=1)  # a function, because `new` is no template
+    return _joined(text, new)
 
 
 # -- scores
@@ -91,7 +90,10 @@ def with_scores(text: str, content: str) -> str:
         return _replaced(text, SCORES, new)
     lines = text.splitlines(keepends=True)
     for start in _headings(lines):
-        if lines[start].strip() == SCORES_HEADING and (end := _end_of_old_scores(lines, start)):
+        if lines[start].strip() != SCORES_HEADING:
+            continue
+        end = _end_of_old_scores(lines, start)
+        if end is not None:
             return "".join([*lines[:start], new, *lines[end:]])
     return _joined(text, new)
 
@@ -125,8 +127,7 @@ def with_user_text(old: str, new: str) -> str:
     if not old.strip():
         return new
     old_front, old_body = _split(old)
-    new_front, new_body = _split(new)
-    new_front, new_body = (_with_endings_of(old, part) for part in (new_front, new_body))
+    new_front, new_body = _split(_with_endings_of(old, new))
     front = _merged_front(old_front, new_front)
     if _pattern(CARD).search(old_body):
         for name in (CARD, SCORES):
@@ -152,14 +153,14 @@ def _own_sections(body: str) -> str:
     """Return the sections of a card of an earlier version that the user added."""
     lines = body.splitlines(keepends=True)
     starts = [*_headings(lines), len(lines)]
-    own = []
+    user_lines: list[str] = []
     for start, end in pairwise(starts):
         heading = lines[start].strip()
         if heading == SCORES_HEADING:  # text after the table belongs to the user
-            own += lines[_end_of_old_scores(lines, start) or start : end]
+            user_lines += lines[_end_of_old_scores(lines, start) or start : end]
         elif heading.startswith("## ") and heading not in _OUR_HEADINGS:
-            own += lines[start:end]
-    return "".join(own).lstrip("\r\n")
+            user_lines += lines[start:end]
+    return "".join(user_lines).lstrip("\r\n")
 
 
 def _headings(lines: Sequence[str]) -> Iterator[int]:
@@ -177,30 +178,34 @@ def _headings(lines: Sequence[str]) -> Iterator[int]:
 
 def _split(text: str) -> tuple[str, str]:
     """Return the front matter, with its delimiters, and the rest."""
-    found = _FRONT.match(text)
-    return ("", text) if found is None else (found[0], text[found.end() :])
+    front = _FRONT.match(text)
+    if front is None:
+        return "", text
+    return front[0], text[front.end() :]
 
 
 def _merged_front(old: str, new: str) -> str:
     """Return the new front matter with the keys of the old one that it lacks, such as the
     licence.
     """
-    own = [part for name, part in _keys(old) if name not in dict(_keys(new))]
-    if not own:
-        return new or old
+    if not new:
+        return old
+    new_keys = dict(_keys(new))
+    user_keys = [lines for name, lines in _keys(old) if name not in new_keys]
     head, delimiter, rest = new.rpartition("---")
-    return f"{head}{''.join(own)}{delimiter}{rest}" if new else old
+    return f"{head}{''.join(user_keys)}{delimiter}{rest}"
 
 
 def _keys(front: str) -> list[tuple[str, str]]:
     """Return the keys of front matter, each with its lines."""
-    found: list[tuple[str, str]] = []
+    keys: list[tuple[str, str]] = []
     for line in front.splitlines(keepends=True)[1:-1]:
         if _KEY.match(line):
-            found.append((line.partition(":")[0].strip(), line))
-        elif found:
-            found[-1] = found[-1][0], found[-1][1] + line
-    return found
+            keys.append((line.partition(":")[0].strip(), line))
+        elif keys:  # a further line of the value
+            name, lines = keys[-1]
+            keys[-1] = name, lines + line
+    return keys
 
 
 def _joined(first: str, second: str) -> str:
@@ -208,8 +213,9 @@ def _joined(first: str, second: str) -> str:
     if not first or not second:
         return first + second
     ending = "\r\n" if "\r\n" in first else "\n"
-    gap = "" if first.endswith(ending * 2) else ending if first.endswith(ending) else ending * 2
-    return first + gap + second
+    while not first.endswith(ending * 2):
+        first += ending
+    return first + second
 
 
 def _with_endings_of(old: str, new: str) -> str:
@@ -232,7 +238,6 @@ def keep_user_text(old: Path, new: Path) -> None:
     """Add the user's text in the card of the folder `old` to the card in the folder `new`, if both
     folders have a card.
     """
-    if (old / CARD_FILE).is_file() and (new / CARD_FILE).is_file():
-        write_card_text(
-            new / CARD_FILE, with_user_text(read_card(old / CARD_FILE), read_card(new / CARD_FILE))
-        )
+    old_card, new_card = old / CARD_FILE, new / CARD_FILE
+    if old_card.is_file() and new_card.is_file():
+        write_card_text(new_card, with_user_text(read_card(old_card), read_card(new_card)))

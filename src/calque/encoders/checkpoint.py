@@ -46,28 +46,29 @@ def read_checkpoint(
     """
     from transformers import AutoConfig
 
+    whole, settings = name, ModelSettings()
     # Only the main branch of a sentence-transformers model on the hub can have settings for its
     # model.
-    whole, (name, settings) = name, (name, ModelSettings()) if revision else model_settings(name)
+    if not revision:
+        name, settings = model_settings(name)
     if beside:
-        own = model_settings(beside)[1]
-        settings = replace(own, config={**settings.config, **own.config})
+        _, beside_settings = model_settings(beside)
+        config = {**settings.config, **beside_settings.config}
+        settings = replace(beside_settings, config=config)
     try:
         with _quiet(local=os.path.isdir(name)):
             where = _where(name, revision)
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
-            how: dict[str, Any] = {"dtype": dtype, **where}
+            arguments: dict[str, Any] = {"dtype": dtype, **where}
             if settings.config:
-                config = how["config"] = AutoConfig.from_pretrained(
-                    name, **settings.config, **where
-                )
+                config = AutoConfig.from_pretrained(name, **settings.config, **where)
+                arguments["config"] = config
             if attention is not None:
-                how["attn_implementation"] = attention
-            model, missing, _ = _load(name, config, how)
-            tokenizer = _with_limit(
-                _load_tokenizer(name, {**settings.tokenizer, **where}), settings
-            )
+                arguments["attn_implementation"] = attention
+            model, missing, _ = _load(name, config, arguments)
+            tokenizer = _load_tokenizer(name, {**settings.tokenizer, **where})
+            tokenizer = _with_limit(tokenizer, settings)
     except CalqueError:
         raise
     except Exception as error:  # corrupt files raise exceptions from many libraries
@@ -82,13 +83,13 @@ def read_checkpoint(
         raise InputError(
             f"{fact}; check the name and the connection, or use a local folder"
         ) from error
-    if len(tokenizer) <= len(
-        set(tokenizer.all_special_ids)
-    ):  # transformers builds an empty tokenizer if the tokenizer file is missing
+    # transformers builds an empty tokenizer if the tokenizer file is missing.
+    if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise InputError("the encoder has no tokenizer; add its tokenizer.json", path=name)
     if any(key.startswith("pooler.") for key in missing):
         model.pooler = None  # the pooler's random weights must not be hashed or saved
-    if missing := [key for key in missing if not key.startswith("pooler.")]:
+    missing = {key for key in missing if not key.startswith("pooler.")}
+    if missing:
         fact = (
             f"{len(missing)} weights are missing ({min(missing)}, …); use a complete "
             f"{config.model_type} checkpoint"
@@ -106,7 +107,7 @@ def _where(name: str, revision: str | None) -> dict[str, Any]:
     return where if local or not revision else {**where, "revision": revision}
 
 
-def _load(name: str, config: Any, how: dict[str, Any]) -> tuple[Any, set[str], set[str]]:
+def _load(name: str, config: Any, arguments: dict[str, Any]) -> tuple[Any, set[str], set[str]]:
     """Load the encoder part of a model; return it with the names of the weights that are missing or
     unknown.
     """
@@ -114,18 +115,19 @@ def _load(name: str, config: Any, how: dict[str, Any]) -> tuple[Any, set[str], s
 
     # transformers would load adapters in the same folder without calque's checks; a subfolder that
     # does not exist prevents this.
-    how = {"output_loading_info": True, "adapter_kwargs": {"subfolder": "no-adapters"}, **how}
-    if (
-        type(config) in AutoModelForTextEncoding._model_mapping
-    ):  # load only the encoder of T5 models
-        kind = AutoModelForTextEncoding
+    arguments = {
+        "output_loading_info": True,
+        "adapter_kwargs": {"subfolder": "no-adapters"},
+        **arguments,
+    }
+    auto_class: Any = AutoModel
+    if type(config) in AutoModelForTextEncoding._model_mapping:
+        auto_class = AutoModelForTextEncoding  # loads only the encoder of T5 models
     elif config.is_encoder_decoder:
-        kind, how["config"] = AutoModel, _without_decoder(config, name)
-    else:
-        kind = AutoModel
-    model, report = kind.from_pretrained(name, **how)
+        arguments["config"] = _without_decoder(config, name)
+    model, report = auto_class.from_pretrained(name, **arguments)
     missing, unknown = set(report["missing_keys"]), set(report["unexpected_keys"])
-    if config.is_encoder_decoder and kind is AutoModel:
+    if config.is_encoder_decoder and auto_class is AutoModel:
         missing = _drop_decoder(model, missing, name)
     return model, missing, unknown
 
@@ -179,12 +181,12 @@ def check_complete(folder: Path) -> None:
     from transformers import AutoConfig
 
     where = _where(str(folder), None)
-    how = {"device_map": "meta", **where}
     try:
         with _quiet(local=True):
-            _, missing, unknown = _load(
-                str(folder), AutoConfig.from_pretrained(folder, **where), how
-            )
+            config = AutoConfig.from_pretrained(folder, **where)
+            # Weights on the meta device take no memory.
+            arguments = {"device_map": "meta", **where}
+            _, missing, unknown = _load(str(folder), config, arguments)
     except Exception as error:  # `transformers` raises many kinds of exceptions
         raise OutputError(
             f"{folder}: the encoder was not saved completely ({first_line(error)})"

@@ -54,39 +54,44 @@ def extract(
     sentences = sentences if isinstance(sentences, Sequence) else list(sentences)
     offsets = offsets_of(word_counts(sentences))
     data = {layer: mapped_array((offsets[-1], dim), np.float32) for layer in layers}
-    covered, lost = np.zeros(offsets[-1], dtype=bool), np.zeros(3, dtype=np.int64)
+    covered = np.zeros(offsets[-1], dtype=bool)
+    n_truncated_words = n_truncated_sentences = n_empty = 0
     with bar(int(offsets[-1]), show=progress, **BAR) as counter, torch.inference_mode():
         for start in range(0, len(sentences), window):
-            some = split(sentences[start : start + window])
-            lost += (some.truncated_words, some.truncated_sentences, some.empty_words)
-            first, left = int(offsets[start]), some.n_words
-            covered[first : first + some.n_words] = some.covered
-            has_words = np.flatnonzero(np.diff(offsets_of(some.covered)[some.word_offsets]))
-            for numbers in (
-                has_words[batch] for batch in token_batches(some.lengths[has_words], budget)
-            ):
-                rows = first + ranges(
-                    some.word_offsets[numbers], np.diff(some.word_offsets)[numbers]
-                )
-                for layer, states in vectors(collate(some, numbers)).items():
+            part = split(sentences[start : start + window])
+            n_truncated_words += part.truncated_words
+            n_truncated_sentences += part.truncated_sentences
+            n_empty += part.empty_words
+            first = int(offsets[start])
+            covered[first : first + part.n_words] = part.covered
+            counts = np.diff(part.word_offsets)
+            # Sentences without any covered word are not encoded.
+            has_words = np.flatnonzero(np.diff(offsets_of(part.covered)[part.word_offsets]))
+            n_encoded = 0
+            for batch in token_batches(part.lengths[has_words], budget):
+                numbers = has_words[batch]
+                rows = first + ranges(part.word_offsets[numbers], counts[numbers])
+                for layer, states in vectors(collate(part, numbers)).items():
                     data[layer][rows] = states.to("cpu", torch.float32).numpy()
                 counter.update(len(rows))
-                left -= len(rows)
-            counter.update(left)
-    truncated, cut, empty = lost.tolist()
-    reasons = [f"{truncated:,} in {cut:,} sentences exceed the limit of {limit} subwords"] * bool(
-        truncated
-    )
-    reasons += [f"{empty:,} are dropped by the tokenizer"] * bool(empty)
+                n_encoded += len(rows)
+            counter.update(part.n_words - n_encoded)
+    reasons = []
+    if n_truncated_words:
+        reasons.append(
+            f"{n_truncated_words:,} in {n_truncated_sentences:,} sentences exceed the limit of "
+            f"{limit} subwords"
+        )
+    if n_empty:
+        reasons.append(f"{n_empty:,} are dropped by the tokenizer")
     if reasons:
         fact = (
-            f"{truncated + empty:,} of {offsets[-1]:,} words have no vector: "
+            f"{n_truncated_words + n_empty:,} of {offsets[-1]:,} words have no vector: "
             f"{' and '.join(reasons)}"
         )
         remedy = "their vectors are zero, and Embeddings.covered is False for them"
-        warnings.warn(
-            f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4
-        )  # attributed to the caller of `encode`
+        # attributed to the caller of `encode`
+        warnings.warn(f"{fact}; {remedy}", UncoveredWordsWarning, stacklevel=4)
     return {layer: Embeddings(vectors, offsets, covered) for layer, vectors in data.items()}
 
 
@@ -95,10 +100,10 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
     if isinstance(sentences, Sentences):
         return sentences.lengths()
     return np.fromiter(
-        (len(not_a_string(sentence)) for sentence in sentences),
+        (len(not_a_string(sentence)) for sentence in sentences),  # type: ignore[arg-type]
         dtype=np.int64,
         count=len(sentences),
-    )  # type: ignore[arg-type]
+    )
 
 
 def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:
@@ -112,40 +117,41 @@ def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Em
     Warns:
         UncoveredWordsWarning: a word has no vector even when it is encoded alone.
     """
-    first = again = _encoded(encoder, texts, progress)
-    if first.covered is None:
-        return first
-    data, offsets, covered = np.array(first.data), first.offsets, np.zeros_like(first.covered)
-    context = np.full(
-        len(covered), -1
-    )  # length of the shorter of the left and right contexts of each word
-    starts = dict.fromkeys(
-        range(len(first)), 0
-    )  # start of the current window of each unfinished text
-    while starts:
+    windows = _encoded(encoder, texts, progress)
+    if windows.covered is None:
+        return windows
+    data, offsets = np.array(windows.data), windows.offsets
+    covered = np.zeros_like(windows.covered)
+    # length of the shorter of the left and right contexts of each word
+    context = np.full(len(covered), -1)
+    # index of the first word in the current window of each unfinished text
+    starts = dict.fromkeys(range(len(windows)), 0)
+    while True:
         for number, (text, start) in enumerate(list(starts.items())):
-            inside = slice(*again.offsets[number : number + 2])
-            has = (
-                np.ones(inside.stop - inside.start, bool)
-                if again.covered is None
-                else again.covered[inside]
-            )
-            size = int(np.flatnonzero(has)[-1]) + 1 if has.any() else 0
-            rows, poorer = (
-                offsets[text] + start + np.arange(size),
-                np.minimum(np.arange(size), np.arange(size)[::-1]),
-            )
-            better = np.flatnonzero(has[:size] & (poorer > context[rows]))
-            data[rows[better]] = again.data[inside][better]
-            covered[rows[better]], context[rows[better]] = True, poorer[better]
-            starts[text] = start + max(1, size // 2)
+            inside = slice(*windows.offsets[number : number + 2])
+            has_vector = np.ones(inside.stop - inside.start, dtype=bool)
+            if windows.covered is not None:
+                has_vector = windows.covered[inside]
+            # The window ends after the last word with a vector.
+            size = int(np.flatnonzero(has_vector)[-1]) + 1 if has_vector.any() else 0
+            rows = offsets[text] + start + np.arange(size)
+            shorter = np.minimum(np.arange(size), np.arange(size)[::-1])
+            better = np.flatnonzero(has_vector[:size] & (shorter > context[rows]))
+            data[rows[better]] = windows.data[inside][better]
+            covered[rows[better]] = True
+            context[rows[better]] = shorter[better]
             if start + max(1, size) >= offsets[text + 1] - offsets[text]:
                 del starts[text]
+            else:
+                starts[text] = start + max(1, size // 2)
+        if not starts:
+            break
         rest = [texts[text].words[start:] for text, start in starts.items()]
-        again = _encoded(encoder, Sentences.of(rest, texts.lang), False) if rest else again
-    if missing := int((~covered).sum()):
+        windows = _encoded(encoder, Sentences.of(rest, texts.lang), False)
+    n_missing = int((~covered).sum())
+    if n_missing:
         message = (
-            f"{missing:,} of {len(covered):,} words have no vector even if encoded alone; their "
+            f"{n_missing:,} of {len(covered):,} words have no vector even if encoded alone; their "
             "vectors are zero"
         )
         warnings.warn(UncoveredWordsWarning(message), stacklevel=2)

@@ -47,8 +47,8 @@ MARKS = (RUN_FILE, *ENCODER_MARKS)
 
 # -- types of the values in `calque.json` and `calque-run.json`
 # --------------------------------------------------------
-def _is(kind: type) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, kind)
+def _is(value_type: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, value_type)
 
 
 def _is_whole(value: object) -> bool:
@@ -87,9 +87,8 @@ _ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...]
     (("mix", "sentence"), _is_list_of(_is_number), "a list of finite numbers"),
 )
 _CAN_BE_NULL = ("max_length", "bidirectional", "mix", "sentence", "settings")
-_RUN_VALUES: tuple[
-    tuple[tuple[str, ...], Any, str], ...
-] = (  # types of the values in `calque-run.json`
+#: keys of `calque-run.json`, with the types of their values and their description
+_RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (
     (
         ("method", "encoder", "encoder_path", "encoder_fingerprint", "towards", "kind", "calque"),
         str | None,
@@ -98,15 +97,8 @@ _RUN_VALUES: tuple[
     (("settings", "schedule", "counts", "seconds", "vectors"), dict | None, "an object"),
     (("texts", "langs", "scores", "files"), list | None, "a list"),
 )
-_NOT_NULL = (
-    "settings",
-    "counts",
-    "seconds",
-    "texts",
-    "langs",
-    "scores",
-    "files",
-)  # null is read as a missing value
+# null is read as a missing value
+_NOT_NULL = ("settings", "counts", "seconds", "texts", "langs", "scores", "files")
 
 
 @dataclass(frozen=True)
@@ -162,10 +154,11 @@ def encoder_kind(encoder: object) -> str:
     or `OWN`.
     """
     target = f"{type(encoder).__module__}:{type(encoder).__qualname__}"
-    known = {row.target: name for name, row in ENCODERS.items()}
-    return known.get(target) or (
-        target if is_path(target) and not target.startswith("__main__:") else OWN
-    )
+    for name, row in ENCODERS.items():
+        if row.target == target:
+            return name
+    can_be_imported = is_path(target) and not target.startswith("__main__:")
+    return target if can_be_imported else OWN
 
 
 def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: Any) -> Any:
@@ -176,28 +169,35 @@ def open_folder(place: str | PathLike[str], *, alike: bool = True, **options: An
         options: arguments that the caller passed to `load_encoder`.
     """
     path = Path(place)
-    about, pair, plain = read_about(path), file_pair(path), (path / "config.json").is_file()
-    kind = "huggingface"
+    about = read_about(path)
+    class_name = about["kind"] if about else _kind_by_files(path, place)
+    if class_name == "huggingface":
+        _check_adapters(path, (path / "config.json").is_file())
+    if class_name in ENCODERS.rows:  # a user's class has options of its own
+        supported = set(ENCODERS[class_name].options)
+        for row in ENCODERS.rows.values():
+            wrong = options.keys() & set(row.options) - supported
+            if wrong:
+                raise SettingError(
+                    f"{', '.join(sorted(wrong))} does not apply to {place}, only to {row.help}"
+                )
+    if class_name == "per-language" and not alike:
+        options["alike"] = False
+    return ENCODERS.load_from_file(class_name, place).open(place, about=about, **options)
+
+
+def _kind_by_files(path: Path, place: str | PathLike[str]) -> str:
+    """Return the kind of an encoder without `calque.json`, which is a name in `ENCODERS`."""
+    pair = file_pair(path)
     if path.is_file() and pair is None:
-        kind = "static"
-    elif not plain and pair is not None:
-        kind = "elmo"
-    elif (path / ADAPTERS_FILE).is_file():
-        kind = "adapters"
-    elif not about and static_folder(place) is not None:
-        kind = "subwords"
-    kind = about.get("kind", kind)
-    if kind == "huggingface":
-        _check_adapters(path, plain)
-    for row in ENCODERS.rows.values():
-        if kind in ENCODERS.rows and (
-            wrong := options.keys() & set(row.options) - {*ENCODERS[kind].options}
-        ):
-            raise SettingError(
-                f"{', '.join(sorted(wrong))} does not apply to {place}, only to {row.help}"
-            )
-    own = {"alike": False} if kind == "per-language" and not alike else {}
-    return ENCODERS.load_from_file(kind, place).open(place, about=about, **options, **own)
+        return "static"
+    if pair is not None and not (path / "config.json").is_file():
+        return "elmo"
+    if (path / ADAPTERS_FILE).is_file():
+        return "adapters"
+    if static_folder(place) is not None:
+        return "subwords"
+    return "huggingface"
 
 
 def _check_adapters(path: Path, plain: bool) -> None:
@@ -266,9 +266,11 @@ def _check_values(about: Mapping[str, Any], path: Path) -> None:
     if any(is_path(str(about.get(name, ""))) for name in ("kind", "base")):
         return
     for names, is_right, expected in _ABOUT_VALUES:
-        for name in (name for name in names if name in about):
-            value = about[name]
-            if not is_right(value) and not (value is None and name in _CAN_BE_NULL):
+        for name in names:
+            value = about.get(name)
+            if name not in about or (value is None and name in _CAN_BE_NULL):
+                continue
+            if not is_right(value):
                 fact = (
                     f"{name} must be {expected}, got {value!r:.60}; restore the file as calque "
                     "wrote it"
@@ -286,9 +288,9 @@ def read_run(folder: str | PathLike[str]) -> dict[str, Any]:
     if not path.is_file():
         return {}
     record = read_json_object(path, "this file was not written by calque")
-    for names, kinds, expected in _RUN_VALUES:
+    for names, types, expected in _RUN_VALUES:
         for name in names:
-            if not isinstance(record.get(name), kinds):
+            if not isinstance(record.get(name), types):
                 fact = (
                     f"{name} must be {expected}, got {record[name]!r:.60}; restore the file as "
                     "calque wrote it"
@@ -351,10 +353,10 @@ def move_into(part: Path, folder: Path) -> None:
     for mark in MARKS:
         if ours or (part / mark).is_file():
             (folder / mark).unlink(missing_ok=True)
-    order = [*reversed(MARKS)]
-    for name in sorted(
-        os.listdir(part), key=lambda name: order.index(name) + 1 if name in order else 0
-    ):
+    names = os.listdir(part)
+    # Files that mark the folder as an encoder come last, when everything else is in its place.
+    names.sort(key=lambda name: len(MARKS) - MARKS.index(name) if name in MARKS else 0)
+    for name in names:
         if (folder / name).is_dir() and (part / name).is_dir():
             move_into(part / name, folder / name)
         else:

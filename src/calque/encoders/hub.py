@@ -62,10 +62,12 @@ def push(
         )
     file = path / CARD_FILE
     try:
-        card: Any = (
-            ModelCard.load(file) if file.is_file() else ModelCard(f"# {path.resolve().name}\n")
-        )
-        content = file.read_bytes() if file.is_file() else str(card).encode()
+        card: Any
+        if file.is_file():
+            card, content = ModelCard.load(file), file.read_bytes()
+        else:
+            card = ModelCard(f"# {path.resolve().name}\n")
+            content = str(card).encode()
     except Exception as error:  # the YAML of a corrupt card raises errors of another library
         raise InputError(f"not a model card ({first_line(error)})", path=file) from error
     if license is not None:  # otherwise the card is uploaded as it is
@@ -88,19 +90,17 @@ def push(
         ]
         names = [*filter_repo_objects(names, ignore_patterns=_NOT_PART)]
         places = _local_places(path)
-        files = [
-            CommitOperationAdd(name, _published(path / name, places))
-            for name in names
-            if not (path / name).is_symlink()
-        ]
+        files = []
+        for file_name in names:
+            if not (path / file_name).is_symlink():
+                content_or_path = _published(path / file_name, places)
+                files.append(CommitOperationAdd(file_name, content_or_path))
         files.append(CommitOperationAdd(CARD_FILE, _without(places, content.decode()).encode()))
         message = message or f"Upload {path.resolve().name} with calque"
-        return str(
-            api.create_commit(name, files, commit_message=message, revision=revision).commit_url
-        )
-    except (
-        Exception
-    ) as error:  # the HTTP library and its errors depend on the version of huggingface_hub
+        commit = api.create_commit(name, files, commit_message=message, revision=revision)
+        return str(commit.commit_url)
+    except Exception as error:
+        # The HTTP library and its errors depend on the version of huggingface_hub.
         remedy = "check the connection, the token (hf auth whoami), HF_ENDPOINT and HF_HUB_OFFLINE"
         raise OutputError(f"{repo}: the upload failed ({first_line(error)}); {remedy}") from error
 
@@ -111,26 +111,24 @@ _PLACES = ("encoder_path", "place", "beside", "adapted", "base_model_name_or_pat
 
 def _local_places(folder: Path) -> list[str]:
     """Return the local paths of other encoders in the JSON files of a folder, the longest first."""
-    found: set[str] = set()
+    paths: set[str] = set()
 
     def collect(value: Any, key: str = "") -> None:
         if isinstance(value, dict):
-            for name, each in value.items():
-                collect(each, name)
+            for name, inner in value.items():
+                collect(inner, name)
         elif isinstance(value, list):
-            for each in value:
-                collect(each, key)
-        elif (
-            isinstance(value, str)
-            and key in _PLACES
-            and (os.path.isabs(value) or value.startswith(("~", "..")))
-        ):
-            found.add(value)
+            for inner in value:
+                collect(inner, key)
+        elif isinstance(value, str):
+            is_local = os.path.isabs(value) or value.startswith(("~", ".."))
+            if key in _PLACES and is_local:
+                paths.add(value)
 
     for file in sorted(folder.rglob("*.json")):
         with suppress(OSError, ValueError, RecursionError):
             collect(json.loads(file.read_text(encoding="utf-8")))
-    return sorted(found - {"..", "~", "/"}, key=len, reverse=True)
+    return sorted(paths - {"..", "~", "/"}, key=len, reverse=True)
 
 
 def _published(file: Path, places: Sequence[str]) -> Path | bytes:

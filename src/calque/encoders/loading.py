@@ -50,7 +50,7 @@ def load_encoder(
     bidirectional: bool | None = None,
     alike: bool = True,
     trust_code: bool = False,
-    **own: Any,
+    **class_options: Any,
 ) -> Encoder:
     """Load an encoder from a name or a path.
 
@@ -82,7 +82,7 @@ def load_encoder(
             see `PerLanguage`.
         trust_code: whether to import classes of other packages that the folder names. Imported
             classes are always allowed.
-        own: additional arguments for specific kinds of encoders; see `ENCODERS`.
+        class_options: additional arguments for specific kinds of encoders; see `ENCODERS`.
 
     Raises:
         InputError: no encoder can be loaded from `name_or_path`.
@@ -98,16 +98,18 @@ def load_encoder(
         "attention": attention,
         "precision": precision,
         "bidirectional": bidirectional,
-        **own,
+        **class_options,
     }
-    given = {option: value for option, value in options.items() if value is not None}
+    options = {option: value for option, value in options.items() if value is not None}
     with TRUST_CODE.given(trust_code):
-        if (several := by_language(name)) is not None:
-            return _per_language(several, given, alike)
+        names = by_language(name)
+        if names is not None:
+            return _per_language(names, options, alike)
         if is_path(name) and not os.path.exists(name):
-            return build(ENCODERS.load(name), given)
+            return build(ENCODERS.load(name), options)
         fetched = fetched_folder(name)
-        encoder = open_folder(fetched or BUNDLED.get(name, name), alike=alike, **given)
+        place = BUNDLED.get(name, name) if fetched is None else fetched
+        encoder = open_folder(place, alike=alike, **options)
     if fetched is not None:
         encoder.name = name  # the name of the local folder is only a commit hash
     return encoder
@@ -136,13 +138,16 @@ def _per_language(paths: dict[str, str], options: dict[str, Any], alike: bool) -
     from calque.encoders.per_language import PerLanguage
     from calque.encoders.static import load_static
 
-    if alike and all(
+    is_static = all(
         os.path.isfile(path) and file_pair(Path(path)) is None for path in paths.values()
-    ):
-        of_one_kind = {name for row in ENCODERS.rows.values() for name in row.options}
-        if unused := {"layer", "pooling", *of_one_kind} & options.keys():
-            raise SettingError(f"{', '.join(sorted(unused))} does not apply to static word vectors")
-        return load_static(paths)
-    return PerLanguage(
-        {lang: load_encoder(path, **options) for lang, path in paths.items()}, alike=alike
     )
+    if alike and is_static:  # one encoder with a table for each language
+        wrong = {"layer", "pooling"}
+        for row in ENCODERS.rows.values():
+            wrong.update(row.options)
+        wrong &= options.keys()
+        if wrong:
+            raise SettingError(f"{', '.join(sorted(wrong))} does not apply to static word vectors")
+        return load_static(paths)
+    encoders = {lang: load_encoder(path, **options) for lang, path in paths.items()}
+    return PerLanguage(encoders, alike=alike)

@@ -31,9 +31,10 @@ def merged_model(model: Any) -> Any:
     except Exception as error:  # PEFT raises many kinds of exceptions
         fact = f"PEFT cannot merge these adapters ({first_line(error)})"
         raise SettingError(f"{fact}; use the adapters without merging them") from error
-    if left := adapter_modules(merged):
+    unmerged = adapter_modules(merged)
+    if unmerged:
         raise SettingError(
-            f"the adapters of {left[0]} cannot be merged; use the adapters without merging them"
+            f"the adapters of {unmerged[0]} cannot be merged; use the adapters without merging them"
         )
     return merged.requires_grad_(True)
 
@@ -42,7 +43,9 @@ def _separate_layers(model: Any) -> None:
     """Give each layer its own copy of the weights, because adapters would be merged several times
     into weights that replicated layers share."""
     blocks = find_blocks(model, model.config.num_hidden_layers)
-    for layer in () if blocks is None else model.get_submodule(blocks):
+    if blocks is None:
+        return
+    for layer in model.get_submodule(blocks):
         for module in layer.modules():
             for name, weight in list(module.named_parameters(recurse=False)):
                 module.register_parameter(name, nn.Parameter(weight.detach().clone()))

@@ -162,15 +162,12 @@ def sentences_by_language(sentences: Sequence[Any]) -> list[tuple[Sentences, np.
     places: dict[str, list[int]] = {}
     for place, sentence in enumerate(sentences):
         places.setdefault(getattr(sentence, "lang", ""), []).append(place)
-    return [
-        (
-            Sentences.of(
-                [getattr(sentences[place], "words", sentences[place]) for place in mine], lang
-            ),
-            np.array(mine),
-        )
-        for lang, mine in places.items()
-    ]
+    texts = []
+    for lang, lang_places in places.items():
+        chosen = [sentences[place] for place in lang_places]
+        words = [getattr(sentence, "words", sentence) for sentence in chosen]
+        texts.append((Sentences.of(words, lang), np.array(lang_places)))
+    return texts
 
 
 def check_language(encoder: Any, lang: str) -> None:

@@ -93,11 +93,11 @@ def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
         raise SettingError(
             f"{encoder.name} is not a Transformers model; use an encoder without maps"
         )
-    kind: Any = type(encoder.model)
+    model_class: Any = type(encoder.model)
     pooling: Any = encoder.pooling
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = kind(encoder.model.config)
+        model = model_class(encoder.model.config)
     return HuggingFaceEncoder(
         model,
         encoder.tokenizer,

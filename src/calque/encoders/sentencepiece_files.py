@@ -41,9 +41,8 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
     Raises:
         InputError: the model is neither Unigram nor BPE, or the vocabulary ids are not consecutive.
     """
-    languages = list(
-        getattr(slow, "lang_token_to_id", ())
-    )  # language tokens, whose ids follow the vocabulary
+    # language tokens, whose ids follow the vocabulary
+    languages = list(getattr(slow, "lang_token_to_id", ()))
     first = slow.get_lang_token(slow.src_lang) if languages else ""
     vocabulary: dict[str, int] = slow.encoder
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
@@ -51,27 +50,10 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
         raise InputError("the ids in vocab.json must be consecutive and start at 0")
     messages: Any = import_protobuf()
     spm = messages.ModelProto()
-    spm.ParseFromString((slow.sp_model if languages else slow.spm_source).serialized_model_proto())
-    scores = {
-        piece.piece: piece.score
-        for piece in spm.pieces
-        if piece.type in (piece.NORMAL, piece.USER_DEFINED)
-    }
-    trainer, norm = spm.trainer_spec, spm.normalizer_spec
-    if trainer.model_type == trainer.UNIGRAM:
-        model = models.Unigram(
-            [(token, scores.get(token, _FOREIGN)) for token in tokens], unk_id=vocabulary["<unk>"]
-        )
-    elif trainer.model_type == trainer.BPE:
-        known = {piece: score for piece, score in scores.items() if piece in vocabulary}
-        model = models.BPE(
-            vocab=vocabulary, merges=_merges(known, vocabulary), unk_token="<unk>", fuse_unk=True
-        )
-    else:
-        raise InputError(
-            f"SentencePiece models must be of type Unigram (1) or BPE (2), got {trainer.model_type}"
-        )
-    backend = Tokenizer(model)
+    processor = slow.sp_model if languages else slow.spm_source
+    spm.ParseFromString(processor.serialized_model_proto())
+    norm = spm.normalizer_spec
+    backend = Tokenizer(_segmentation_model(spm, vocabulary, tokens))
     charsmap = norm.precompiled_charsmap
     steps: list[Any] = [normalizers.Precompiled(charsmap)] if charsmap else []
     if norm.remove_extra_whitespaces:
@@ -90,20 +72,41 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
         special_tokens=special,
     )
     names = {"unk_token": "<unk>", "eos_token": "</s>", "pad_token": "<pad>"}
-    names |= {"bos_token": "<s>", "sep_token": "</s>"} if languages else {}
+    if languages:
+        names |= {"bos_token": "<s>", "sep_token": "</s>"}
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, model_max_length=slow.model_max_length, **names
     )
 
 
+def _segmentation_model(spm: Any, vocabulary: dict[str, int], tokens: list[str]) -> Any:
+    """Return the Unigram or BPE model of `tokenizers` for a SentencePiece model; `tokens` lists the
+    vocabulary by id.
+    """
+    scores = {}
+    for piece in spm.pieces:
+        if piece.type in (piece.NORMAL, piece.USER_DEFINED):
+            scores[piece.piece] = piece.score
+    trainer = spm.trainer_spec
+    if trainer.model_type == trainer.UNIGRAM:
+        token_scores = [(token, scores.get(token, _FOREIGN)) for token in tokens]
+        return models.Unigram(token_scores, unk_id=vocabulary["<unk>"])
+    if trainer.model_type == trainer.BPE:
+        known = {piece: score for piece, score in scores.items() if piece in vocabulary}
+        merges = _merges(known, vocabulary)
+        return models.BPE(vocab=vocabulary, merges=merges, unk_token="<unk>", fuse_unk=True)
+    raise InputError(
+        f"SentencePiece models must be of type Unigram (1) or BPE (2), got {trainer.model_type}"
+    )
+
+
 def _merges(scores: Mapping[str, float], vocabulary: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return the merges of a BPE model in order of decreasing score."""
-    pairs = []
+    ranked = []
     for piece, score in scores.items():
-        parts = [(piece[:place], piece[place:]) for place in range(1, len(piece))]
-        pairs += [
-            (-score, vocabulary[a], vocabulary[b], a, b)
-            for a, b in parts
-            if a in scores and b in scores
-        ]
-    return [(a, b) for *_, a, b in sorted(pairs)]
+        # A piece can be merged from each pair of pieces that it consists of.
+        for place in range(1, len(piece)):
+            first, second = piece[:place], piece[place:]
+            if first in scores and second in scores:
+                ranked.append((-score, vocabulary[first], vocabulary[second], first, second))
+    return [(first, second) for _, _, _, first, second in sorted(ranked)]

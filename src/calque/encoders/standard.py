@@ -16,9 +16,8 @@ from calque.errors import CalqueWarning, SettingError
 from calque.text import Sentences
 
 _SENTENCES = 512  # number of sentences from which means and standard deviations are computed
-_SHARE = (
-    0.5  # a dimension dominates if it accounts for more than this fraction of the mean squared norm
-)
+# A dimension dominates if it accounts for more than this fraction of the mean squared norm.
+_SHARE = 0.5
 
 
 class StandardizedWarning(CalqueWarning):
@@ -47,51 +46,52 @@ def standardized(
     """
     if wanted is False or not isinstance(encoder, HuggingFaceEncoder):
         if wanted:
-            kind = type(encoder).__name__
+            class_name = type(encoder).__name__
             raise SettingError(
-                f"standardize requires a Transformers encoder, but {encoder.name} is a {kind}"
+                f"standardize requires a Transformers encoder, but {encoder.name} is a {class_name}"
             )
         return encoder
-    numbers = [
-        number
-        for number in dict.fromkeys(encoder.layer_numbers(layers))
-        if number not in encoder.standard
-    ]
-    each = -(-_SENTENCES // max(1, len(texts)))
-    spaced = [
-        np.unique(np.linspace(0, len(side) - 1, min(each, len(side))).astype(int)) for side in texts
-    ]
-    some = [side.take(places) for side, places in zip(texts, spaced, strict=True) if len(side)]
-    if not numbers or not some:
+    numbers = dict.fromkeys(encoder.layer_numbers(layers))
+    numbers = [number for number in numbers if number not in encoder.standard]
+    sample = _evenly_spaced(texts)
+    if not numbers or not len(sample):
         return encoder
-    found = dict(encoder.standard)
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UncoveredWordsWarning
-        )  # the caller warns about the whole text
-        encoded = encoder.encode_layers(Sentences.joined(some), numbers)
+        # The caller warns about the whole text.
+        warnings.simplefilter("ignore", UncoveredWordsWarning)
+        encoded = encoder.encode_layers(sample, numbers)
+    standard = dict(encoder.standard)
     for number, vectors in encoded.items():
-        rows = np.asarray(
-            vectors.data if vectors.covered is None else vectors.data[vectors.covered],
-            dtype=np.float64,
-        )
+        rows = np.asarray(vectors.data, dtype=np.float64)
+        if vectors.covered is not None:
+            rows = rows[vectors.covered]
         squared = (rows**2).sum(axis=0)
         share = float(squared.max() / max(squared.sum(), np.finfo(np.float64).tiny))
-        if len(rows) and (wanted or share > _SHARE):
-            deviation = rows.std(axis=0)
-            deviation[deviation <= 1e-6 * deviation.max()] = 1.0
-            found[number] = torch.from_numpy(
-                np.stack([rows.mean(axis=0), deviation]).astype(np.float32)
+        if not len(rows) or not (wanted or share > _SHARE):
+            continue
+        deviation = rows.std(axis=0)
+        # A constant dimension must not be divided by zero or by rounding errors.
+        deviation[deviation <= 1e-6 * deviation.max()] = 1.0
+        statistics = np.stack([rows.mean(axis=0), deviation]).astype(np.float32)
+        standard[number] = torch.from_numpy(statistics)
+        if wanted is None:
+            fact = (
+                f"{encoder.name}: one of {encoder.dim} dimensions has {share:.0%} of the squared "
+                f"norm in layer {number}"
             )
-            if wanted is None:
-                fact = (
-                    f"{encoder.name}: one of {encoder.dim} dimensions has {share:.0%} of the "
-                    f"squared norm in layer {number}"
-                )
-                remedy = (
-                    "all dimensions are standardised; disable this with --option standardize=false"
-                )
-                warnings.warn(StandardizedWarning(f"{fact}; {remedy}"), stacklevel=2)
+            remedy = "all dimensions are standardised; disable this with --option standardize=false"
+            warnings.warn(StandardizedWarning(f"{fact}; {remedy}"), stacklevel=2)
     result = copy.copy(encoder)
-    result.standard = found
+    result.standard = standard
     return result
+
+
+def _evenly_spaced(texts: Sequence[Sentences]) -> Sentences:
+    """Return about `_SENTENCES` sentences in total, evenly spaced in each text."""
+    size = -(-_SENTENCES // max(1, len(texts)))  # rounded up
+    parts = []
+    for text in texts:
+        if len(text):
+            places = np.linspace(0, len(text) - 1, min(size, len(text))).astype(int)
+            parts.append(text.take(np.unique(places)))
+    return Sentences.joined(parts)
