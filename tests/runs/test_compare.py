@@ -36,17 +36,15 @@ def record(right: np.ndarray, *, metric: str = "accuracy", lang: str = "de") -> 
     """Return the accuracy of the answers `right` as a parsed line of a result file."""
     measured, runs = of_answers(right)
     several = tuple(runs) if len(runs) > 1 else ()
-    score = Score(
-        "nli",
-        "test",
-        ("en", lang),
-        metric,
-        *measured.over_runs(several),
-        measured.texts,
-        0,
-        {},
+    score = measured.over_runs(several).score(
+        task="nli",
+        data="test",
+        languages=("en", lang),
+        metric=metric,
+        n=measured.texts,
+        seed=0,
+        settings={},
         runs=several,
-        **measured.kept,
     )
     return json.loads(score.to_json())
 

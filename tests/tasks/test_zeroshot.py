@@ -287,7 +287,7 @@ def test_tags_that_are_not_span_tags_are_rejected_in_every_file():
         ):
             Tagging("ner", *given[:2], dev=given[2], seeds=(0,), unknown="miss", select="last")
     renamed_back = replace(other, data=renamed(other.data, {"B_LOC": "B-LOC"}))
-    assert Tagging("ner", [renamed_back], [train], seeds=(0,)).kinds == ("LOC", "PER")
+    assert Tagging("ner", [renamed_back], [train], seeds=(0,)).span_types == ("LOC", "PER")
 
 
 def test_the_number_of_repaired_tags_is_recorded_and_shown_even_with_q(

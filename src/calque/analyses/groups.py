@@ -14,11 +14,12 @@ import numpy as np
 from calque.analyses.questions import SIDES, Finding, Questions, View, frequency_ranks
 from calque.encoders.base import Encoder, require
 from calque.errors import SettingError
+from calque.tasks.base import about_encoder
 from calque.tasks.bootstrap import intervals, ratio
 from calque.tasks.retrieval import WordRetrieval
 
-# : word classes of Cao et al. (2020, Table 4); as in the paper, the tags PART, SYM, INTJ and X
-# belong to no class
+#: word classes of Cao et al. (2020, Table 4); as in the paper, the tags PART, SYM, INTJ and X
+#: belong to no class
 CLASSES = {
     "lexical overlap": ("NUM", "PUNCT", "PROPN"),
     "closed-class": ("DET", "ADP", "CONJ", "PRON", "AUX"),
@@ -26,21 +27,10 @@ CLASSES = {
 }
 _CONJUNCTIONS = ("CCONJ", "SCONJ")  # the paper's tagset has a single tag, CONJ, for both
 
-RANKS = (
-    0,
-    1,
-    3,
-    10,
-    30,
-    100,
-    300,
-    1_000,
-    3_000,
-    10_000,
-    30_000,
-    100_000,
-)  # lower ends of the bins of `by_rank`
-LENGTHS = (1, 2, 4, 6, 8, 10, 13)  # lower ends of the bins of `by_length`
+#: lower ends of the bins of `by_rank`
+RANKS = (0, 1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+#: lower ends of the bins of `by_length`
+LENGTHS = (1, 2, 4, 6, 8, 10, 13)
 
 
 @dataclass(frozen=True)
@@ -76,79 +66,121 @@ def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) 
     Groups without queries are omitted. The bootstrap resamples sentences, as in word retrieval.
     """
     findings = []
-    for name, chosen in questions.selections.items():
-        sums = _sums(questions, view, groups, chosen)
-        totals = sums.sum(axis=0)
-        queries = totals[:, 1] + totals[:, 3]
-        used = np.flatnonzero(queries).tolist()
-        classes = {
-            title: [k for k in used if groups.names[k] in members]
-            for title, members in groups.classes.items()
-        }
-        classes = {title: members for title, members in classes.items() if members}
-
-        def figures(drawn: np.ndarray, classes=classes) -> np.ndarray:
-            rates = ratio(drawn[..., 0] + drawn[..., 2], drawn[..., 1] + drawn[..., 3])
-            means = [_mean(rates[..., members]) for members in classes.values()]
-            return np.concatenate([rates, np.stack(means, axis=-1)], axis=-1) if means else rates
-
-        values, low, high = intervals(sums, figures, samples=questions.task.bootstrap)
-        by_group = {k: title for title, members in classes.items() for k in members}
-        about = {
-            "links": name,
-            **groups.settings,
-            "counted": "links" if groups.of_links else "questions",
-        }
-        # tuples: index of the value, indices of its groups, settings, name, position on the axis
-        shown = []
-        for k in used:
-            ways = zip(
-                ("-".join(questions.langs), "-".join(questions.langs[::-1])), (0, 2), strict=True
-            )
-            rates = {
-                way: float(totals[k, i] / totals[k, i + 1]) if totals[k, i + 1] else None
-                for way, i in ways
-            }
-            settings = {"directions": rates, **({"class": by_group[k]} if k in by_group else {})}
-            shown.append((k, [k], settings, groups.names[k], groups.x[k]))
-        for k, (title, members) in enumerate(classes.items(), len(groups.names)):
-            shown.append(
-                (k, members, {"mean_of": [groups.names[member] for member in members]}, title, None)
-            )
-        for k, members, settings, title, x in shown:
-            score, n = (
-                (float(values[k]), float(low[k]), float(high[k])),
-                int(queries[members].sum()) // (2 if groups.of_links else 1),
-            )
-            record = {**about, **settings}
-            findings.append(
-                questions.finding(
-                    analysis, view, f"accuracy.{name}", score, n, record, group=title, x=x
-                )
-            )
+    for selection, selected in questions.selections.items():
+        sums = _sums(questions, view, groups, selected)
+        findings += _findings_of(analysis, questions, view, groups, selection, sums)
     return findings
 
 
-def _sums(questions: Questions, view: View, groups: Groups, chosen: np.ndarray) -> np.ndarray:
+def _findings_of(
+    analysis: str,
+    questions: Questions,
+    view: View,
+    groups: Groups,
+    selection: str,
+    sums: np.ndarray,
+) -> list[Finding]:
+    """Return the accuracies of the groups and of the classes over one selection of links.
+
+    Args:
+        selection: name of the selection, "all" or "unseen".
+        sums: numbers of correct answers and queries per direction, sentence and group,
+            `[n_sentences, n_groups, 4]`, see `_sums`.
+    """
+    totals = sums.sum(axis=0)
+    queries = totals[:, 1] + totals[:, 3]
+    used = np.flatnonzero(queries).tolist()
+    # Indices of the groups with queries in each class that has any.
+    classes: dict[str, list[int]] = {}
+    for title, names in groups.classes.items():
+        members = [k for k in used if groups.names[k] in names]
+        if members:
+            classes[title] = members
+
+    def group_and_class_accuracies(drawn: np.ndarray) -> np.ndarray:
+        rates = ratio(drawn[..., 0] + drawn[..., 2], drawn[..., 1] + drawn[..., 3])
+        means = [_mean(rates[..., members])[..., None] for members in classes.values()]
+        return np.concatenate([rates, *means], axis=-1)
+
+    samples = questions.task.bootstrap
+    values, low, high = intervals(sums, group_and_class_accuracies, samples=samples)
+    about = {
+        "links": selection,
+        **groups.settings,
+        "counted": "links" if groups.of_links else "questions",
+    }
+    findings = []
+
+    def add(
+        index: int, members: list[int], settings: dict[str, Any], name: str, x: float | None
+    ) -> None:
+        """Add the finding about the value `index`, which covers the groups `members`."""
+        n = int(queries[members].sum())
+        if groups.of_links:
+            n //= 2  # both queries of a link are in the same group
+        findings.append(
+            questions.finding(
+                analysis,
+                view,
+                f"accuracy.{selection}",
+                (float(values[index]), float(low[index]), float(high[index])),
+                n,
+                {**about, **settings},
+                group=name,
+                x=x,
+            )
+        )
+
+    class_of = {k: title for title, members in classes.items() for k in members}
+    for k in used:
+        settings: dict[str, Any] = {"directions": _by_direction(questions.langs, totals[k])}
+        if k in class_of:
+            settings["class"] = class_of[k]
+        add(k, [k], settings, groups.names[k], groups.x[k])
+    # The values of the classes come after those of all groups.
+    for index, (title, members) in enumerate(classes.items(), len(groups.names)):
+        add(index, members, {"mean_of": [groups.names[k] for k in members]}, title, None)
+    return findings
+
+
+def _by_direction(langs: tuple[str, str], totals: np.ndarray) -> dict[str, float | None]:
+    """Return the accuracy in each direction, or None in a direction without queries.
+
+    Args:
+        totals: numbers of correct answers and queries of the source words, then of the target
+            words, `[4]`.
+    """
+    source, target = langs
+    source_hits, source_queries, target_hits, target_queries = totals
+    return {
+        f"{source}-{target}": float(source_hits / source_queries) if source_queries else None,
+        f"{target}-{source}": float(target_hits / target_queries) if target_queries else None,
+    }
+
+
+def _sums(questions: Questions, view: View, groups: Groups, selected: np.ndarray) -> np.ndarray:
     """Count correct answers and queries per direction, sentence and group, `[n_sentences, n_groups,
     4]`.
+
+    Args:
+        selected: mask of the links to count, bool `[n_pairs]`.
     """
-    answers, size, columns = view.answers, len(groups.names), []
+    answers, n_groups = view.answers, len(groups.names)
+    n_cells = len(questions.corpus) * n_groups
+    columns = []
     for hits, codes in ((answers.source_hits, groups.source), (answers.target_hits, groups.target)):
-        known = chosen[answers.queries] & (codes[answers.queries] >= 0)
-        queries = answers.queries[known]
-        cells = questions.pairs.sentence[queries] * size + codes[queries]
-        for weights in (hits[known], np.ones(len(cells))):
-            columns.append(
-                np.bincount(cells, weights=weights, minlength=len(questions.corpus) * size)
-            )
-    return np.stack(columns, axis=1).reshape(-1, size, 4)
+        is_counted = selected[answers.queries] & (codes[answers.queries] >= 0)
+        queries = answers.queries[is_counted]
+        cells = questions.pairs.sentence[queries] * n_groups + codes[queries]
+        columns.append(np.bincount(cells, weights=hits[is_counted], minlength=n_cells))
+        columns.append(np.bincount(cells, minlength=n_cells))
+    return np.stack(columns, axis=1).reshape(-1, n_groups, 4)
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
     """Return the mean over the last axis, ignoring NaN."""
-    known = np.isfinite(values)
-    return ratio(np.where(known, values, 0).sum(axis=-1), known.sum(axis=-1))
+    is_finite = np.isfinite(values)
+    return ratio(np.where(is_finite, values, 0).sum(axis=-1), is_finite.sum(axis=-1))
 
 
 # -- groups
@@ -173,12 +205,9 @@ def binned(
             the bin "10–30" contains values from 10 up to but not including 30, and both values of a
             link must be equal.
     """
-    sides = [np.asarray(side, dtype=np.float64) for side in (source, target)]
-    codes = [
-        np.where(side >= starts[0], np.searchsorted(starts, side, side="right") - 1, -1)
-        for side in sides
-    ]
-    codes = [np.where(np.isnan(side), -1, code) for side, code in zip(sides, codes, strict=True)]
+    source_values = np.asarray(source, dtype=np.float64)
+    target_values = np.asarray(target, dtype=np.float64)
+    source_bins, target_bins = _bins(source_values, starts), _bins(target_values, starts)
     names: list[str] = []
     places: list[float] = []
     for start, end in pairwise(starts):
@@ -188,12 +217,19 @@ def binned(
         else:
             names.append(f"{start:,}–{end:,}")
             places.append(round(float(np.sqrt(start * end)), 2) if start else end / 2)
-    inside = np.concatenate(
-        [side[code == len(starts) - 1] for side, code in zip(sides, codes, strict=True)]
+    last = len(starts) - 1
+    in_last = np.concatenate(
+        [source_values[source_bins == last], target_values[target_bins == last]]
     )
-    names.append(f"{starts[-1]:,}+")
-    places.append(round(float(inside.mean()), 2) if len(inside) else float(starts[-1]))
-    return Groups(names, *codes, x=places, of_links=not whole, settings=settings)
+    names.append(f"{starts[last]:,}+")
+    places.append(round(float(in_last.mean()), 2) if len(in_last) else float(starts[last]))
+    return Groups(names, source_bins, target_bins, x=places, of_links=not whole, settings=settings)
+
+
+def _bins(values: np.ndarray, starts: Sequence[float]) -> np.ndarray:
+    """Return the bin of each value, int64 `[n]`; −1 for NaN and for values below all bins."""
+    bins = np.searchsorted(starts, values, side="right") - 1
+    return np.where(values >= starts[0], bins, -1)  # the comparison is false for NaN
 
 
 def by_pos(questions: Questions) -> Groups | None:
@@ -206,23 +242,30 @@ def by_pos(questions: Questions) -> Groups | None:
     tags = questions.tags
     if not tags:
         return None
-    names = [tag for tags_of in CLASSES.values() for tag in tags_of]
-    places = {tag: k for k, tag in enumerate(names)} | dict.fromkeys(
-        _CONJUNCTIONS, names.index("CONJ")
-    )
+    names: list[str] = []
+    for class_tags in CLASSES.values():
+        names += class_tags
+    group_of = {tag: k for k, tag in enumerate(names)}
+    group_of |= dict.fromkeys(_CONJUNCTIONS, group_of["CONJ"])
     codes = {}
-    for side, (numbers, known) in tags.items():
-        table = np.array([*(places.get(tag, -1) for tag in known), -1], dtype=np.int64)
-        codes[side] = table[numbers][questions.rows[side]]
-    both = [codes[side] if side in codes else next(iter(codes.values())) for side in SIDES]
-    words = {questions.langs[side == "target"]: int((tags[side][0] >= 0).sum()) for side in tags}
+    tagged_words = {}
+    for side, lang in zip(SIDES, questions.langs, strict=True):
+        if side not in tags:
+            continue
+        numbers, tag_names = tags[side]
+        # The last entry is for the tag number −1 of unknown tags.
+        group_of_tag = np.array([*(group_of.get(tag, -1) for tag in tag_names), -1], dtype=np.int64)
+        codes[side] = group_of_tag[numbers][questions.rows[side]]
+        tagged_words[lang] = int((numbers >= 0).sum())
+    one_side = next(iter(codes.values()))
     return Groups(
         names,
-        *both,
+        codes.get("source", one_side),
+        codes.get("target", one_side),
         x=[None] * len(names),
         of_links=len(codes) == 1,
         classes=CLASSES,
-        settings={"tagged_words": words},
+        settings={"tagged_words": tagged_words},
     )
 
 
@@ -260,18 +303,16 @@ def layer_curve(questions: Questions, views: Mapping[int, View]) -> list[Finding
     """Return the token-level and type-level accuracy of each layer on all links and, if there is a
     training text, on unseen links. The attribute `x` is the index of the layer; layer 0 is the
     embedding layer."""
-    wanted = [f"{kind}.{name}" for kind in ("accuracy", "form") for name in questions.selections]
+    metrics = {f"accuracy.{selection}" for selection in questions.selections}
+    metrics |= {f"form.{selection}" for selection in questions.selections}
     findings = []
-    for n, view in views.items():
-        about = {**view.about, "layer": n}
+    for layer, view in views.items():
         scores = questions.task.evaluate_embeddings(
-            view.source, view.target, about=about, found=view.answers
+            view.source, view.target, about={**view.about, "layer": layer}, retrieved=view.answers
         )
-        findings += [
-            Finding("layers", view.name, score, None, float(n))
-            for score in scores
-            if score.metric in wanted
-        ]
+        for score in scores:
+            if score.metric in metrics:  # the other metrics are those of a single direction
+                findings.append(Finding("layers", view.name, score, None, float(layer)))
     return findings
 
 
@@ -301,40 +342,65 @@ def compare_layers(
         SettingError: the encoder has only one layer, or one half of a test text contains no links.
     """
     require(encoder, "measured")
-    if len(has := getattr(encoder, "layers", ())) < 2:
+    all_layers = getattr(encoder, "layers", ())
+    if len(all_layers) < 2:
         raise SettingError(
             f"--layers requires an encoder with several layers, but {encoder.name} has only one"
         )
-    numbers = sorted(set(encoder.layer_numbers(has if layers == "all" else layers)))
-    about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint, **about}
-    parts: dict[str, list[Finding]] = {"": [], ".dev-half": [], ".test-half": []}
+    numbers = sorted(set(encoder.layer_numbers(all_layers if layers == "all" else layers)))
+    about = {**about_encoder(encoder), **about}
+    whole: list[Finding] = []
+    dev: list[Finding] = []
+    test: list[Finding] = []
     for task in tasks:
         questions = Questions(task)
-        odd, every = questions.pairs.sentence % 2 == 1, np.ones(len(questions.pairs), dtype=bool)
-        if len(np.unique(odd if task.unseen is None else odd[task.unseen])) < 2:
+        is_odd = questions.pairs.sentence % 2 == 1
+        if len(np.unique(is_odd if task.unseen is None else is_odd[task.unseen])) < 2:
             raise SettingError(
                 f"{task.data}: each half needs word links (unseen links with --train); use more "
                 "text"
             )
-        texts = task.corpus.source, task.corpus.target
-        source, target = (encoder.encode_layers(text, numbers, progress=progress) for text in texts)
-        noted = {**about, **task.notes}
-        views = {
-            n: questions.ask(encoder.name, source[n], target[n], noted, depth=1) for n in numbers
-        }
-        for part, asked in zip(parts, (every, ~odd, odd), strict=True):
-            curve = layer_curve(questions, {n: view.only(asked) for n, view in views.items()})
-            parts[part] += [
-                replace(f, score=replace(f.score, metric=f.score.metric + part)) for f in curve
-            ]
-        del (
-            source,
-            target,
-            views,
-        )  # free the memory before the vectors of the next text are computed
-    whole, dev, test = parts.values()
+        views = _views_of_layers(questions, encoder, numbers, about, progress=progress)
+        whole += layer_curve(questions, views)
+        dev += _curve_of_half(questions, views, ~is_odd, ".dev-half")
+        test += _curve_of_half(questions, views, is_odd, ".test-half")
+        del views  # free the memory before the vectors of the next text are computed
+    # The first metric is accuracy, over unseen links if there is a training text.
     dev = [finding for finding in dev if finding.score.metric == dev[0].score.metric]
-    chosen = max(
-        numbers, key=lambda n: sum(finding.score.value for finding in dev if finding.x == n)
-    )
-    return [*whole, *dev, *(finding for finding in test if finding.x == chosen)]
+
+    def total(layer: int) -> float:
+        return sum(finding.score.value for finding in dev if finding.x == layer)
+
+    best = max(numbers, key=total)
+    return [*whole, *dev, *(finding for finding in test if finding.x == best)]
+
+
+def _views_of_layers(
+    questions: Questions,
+    encoder: Encoder,
+    layers: Sequence[int],
+    about: Mapping[str, Any],
+    *,
+    progress: bool,
+) -> dict[int, View]:
+    """Return the retrieval results of each layer on a test text."""
+    task = questions.task
+    source = encoder.encode_layers(task.corpus.source, layers, progress=progress)
+    target = encoder.encode_layers(task.corpus.target, layers, progress=progress)
+    settings = {**about, **task.notes}
+    return {
+        layer: questions.ask(encoder.name, source[layer], target[layer], settings, depth=1)
+        for layer in layers
+    }
+
+
+def _curve_of_half(
+    questions: Questions, views: Mapping[int, View], selected: np.ndarray, suffix: str
+) -> list[Finding]:
+    """Return the accuracies of each layer over the selected links, with a suffix on the metrics."""
+    views_of_half = {layer: view.only(selected) for layer, view in views.items()}
+    findings = []
+    for finding in layer_curve(questions, views_of_half):
+        score = finding.score
+        findings.append(replace(finding, score=replace(score, metric=score.metric + suffix)))
+    return findings

@@ -57,17 +57,16 @@ class Finding:
         """Return the entries of `Score.to_dict` and the other attributes of the finding as a
         JSON-compatible dictionary.
         """
-        about = {
+        plain = self.score.to_dict()
+        plain |= {
             "analysis": self.analysis,
             "encoder": self.encoder,
             "group": self.group,
             "x": self.x,
         }
-        return {
-            **self.score.to_dict(),
-            **about,
-            **({} if self.items is None else {"items": list(self.items)}),
-        }
+        if self.items is not None:
+            plain["items"] = list(self.items)
+        return plain
 
     def to_json(self) -> str:
         """Return the finding as one line of JSON."""
@@ -84,8 +83,8 @@ class Questions:
 
     Attributes:
         pairs: one-to-one links of the test text.
-        unseen: mask of links that are not in the training text, bool `[n_pairs]`; None if there is
-            no training text.
+        unseen: mask of unseen links, see `calque.tasks.overlap.unseen_pairs`, bool `[n_pairs]`;
+            None if there is no training text.
     """
 
     def __init__(
@@ -134,14 +133,14 @@ class Questions:
         combined, per side.
         """
         counts: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
-        for text in (self.corpus, self.task.train):
-            for side in SIDES if text is not None else ():
-                numbers, types = word_types(getattr(text, side))
-                counts[side].update(
-                    dict(
-                        zip(types, np.bincount(numbers, minlength=len(types)).tolist(), strict=True)
-                    )
-                )
+        texts = [self.corpus]
+        if self.task.train is not None:
+            texts.append(self.task.train)
+        for text in texts:
+            for side, sentences in (("source", text.source), ("target", text.target)):
+                numbers, types = word_types(sentences)
+                n_occurrences = np.bincount(numbers, minlength=len(types)).tolist()
+                counts[side].update(dict(zip(types, n_occurrences, strict=True)))
         return counts
 
     @property
@@ -150,7 +149,9 @@ class Questions:
         training text, "unseen".
         """
         selections = {"all": np.ones(len(self.pairs), dtype=bool)}
-        return selections if self.unseen is None else {**selections, "unseen": self.unseen}
+        if self.unseen is not None:
+            selections["unseen"] = self.unseen
+        return selections
 
     def ask(
         self,
@@ -164,17 +165,14 @@ class Questions:
         """Retrieve the `depth` nearest words of each query with one encoder's vectors. `hubness`
         requires the default depth.
         """
-        return View(
-            name, source, target, self.task.retrieve(source, target, depth=depth), dict(about or {})
-        )
+        answers = self.task.retrieve(source, target, depth=depth)
+        return View(name, source, target, answers, dict(about or {}))
 
     @cached_property
     def sentence_of(self) -> Mapping[str, np.ndarray]:
         """Index of each word's sentence, int64 `[n_words]` per side."""
-        return {
-            side: np.repeat(np.arange(len(self.corpus)), np.diff(self.offsets[side]))
-            for side in SIDES
-        }
+        numbers = np.arange(len(self.corpus))
+        return {side: np.repeat(numbers, np.diff(self.offsets[side])) for side in SIDES}
 
     def summed(self, sentence: np.ndarray, *columns: np.ndarray) -> np.ndarray:
         """Sum columns `[n]` by sentence, float64 `[n_sentences, n_columns]`; `sentence` contains
@@ -208,8 +206,14 @@ class Questions:
             about: additional settings to record.
             task: name of the measure; default: the task of this test text.
         """
-        value, low, high = figures if isinstance(figures, tuple) else (figures, math.nan, math.nan)
-        name, settings = (None, {}) if view is None else (view.name, view.about)
+        if isinstance(figures, tuple):
+            value, low, high = figures
+        else:
+            value, low, high = figures, math.nan, math.nan
+        name: str | None = None
+        settings: dict[str, Any] = {}
+        if view is not None:
+            name, settings = view.name, view.about
         score = Score(
             task or self.task.name,
             self.task.data,
@@ -220,7 +224,7 @@ class Questions:
             float(high),
             int(n),
             self.task.seed,
-            {**settings, **dict(about or {})},
+            {**settings, **(about or {})},
             percent,
         )
         return Finding(analysis, name, score, group, x, items)
@@ -243,13 +247,20 @@ class View:
     answers: Retrieved
     about: dict[str, Any] = field(default_factory=dict)
 
-    def only(self, asked: np.ndarray) -> View:
-        """Return the results for the links selected by the mask `asked`, bool `[n_pairs]`."""
-        answers, some = self.answers, asked[self.answers.queries]
-        of_queries = ("queries", "source_hits", "target_hits", "source_lists", "target_lists")
+    def only(self, selected: np.ndarray) -> View:
+        """Return the results for the links selected by a mask, bool `[n_pairs]`."""
+        answers = self.answers
+        rows = selected[answers.queries]  # the arrays below have one row for each query
         return replace(
             self,
-            answers=replace(answers, **{name: getattr(answers, name)[some] for name in of_queries}),
+            answers=replace(
+                answers,
+                queries=answers.queries[rows],
+                source_hits=answers.source_hits[rows],
+                target_hits=answers.target_hits[rows],
+                source_lists=answers.source_lists[rows],
+                target_lists=answers.target_lists[rows],
+            ),
         )
 
     def side(self, side: str) -> Embeddings:
@@ -269,7 +280,8 @@ def frequency_ranks(counts: Mapping[str, int]) -> dict[str, float]:
     """Return the frequency rank of each word type; rank 1 is the most frequent. Equally frequent
     word types share their mean rank, because the many word types that occur only once have no
     natural order."""
-    return dict(zip(counts, rankdata([-count for count in counts.values()]).tolist(), strict=True))
+    ranks = rankdata([-count for count in counts.values()])
+    return dict(zip(counts, ranks.tolist(), strict=True))
 
 
 def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
@@ -282,19 +294,22 @@ def tags_for(sentences: Sentences, tagged: TaggedText) -> np.ndarray:
         index of each word's tag in `tagged.tags.names`, int32 `[n_words]`; −1 if `tagged` does not
         contain the sentence.
     """
-    starts = offsets_of(tagged.sentences.lengths())
-    places: dict[str, tuple[tuple[str, ...], int]] = {}
+    starts = offsets_of(tagged.sentences.lengths()).tolist()
+    # The words of each tagged sentence, and the index of its first word, keyed by its characters.
+    tagged_words: dict[str, tuple[tuple[str, ...], int]] = {}
     for number, sentence in enumerate(tagged.sentences):
-        places.setdefault("".join(sentence.words), (sentence.words, int(starts[number])))
-    tags: list[np.ndarray] = []
+        tagged_words.setdefault("".join(sentence.words), (sentence.words, starts[number]))
+    tags = [np.zeros(0, dtype=np.int32)]
     for sentence in sentences:
-        words, start = places.get("".join(sentence.words), ((), 0))
+        words, start = tagged_words.get("".join(sentence.words), ((), 0))
         if not words:
             tags.append(np.full(len(sentence), -1, dtype=np.int32))
         elif words == sentence.words:
             tags.append(tagged.tags.codes[start : start + len(words)])
         else:
+            # Find the tagged word that contains the first character of each word.
             ends = np.cumsum([len(word) for word in words])
-            begins = np.cumsum([0, *(len(word) for word in sentence.words[:-1])])
-            tags.append(tagged.tags.codes[start + np.searchsorted(ends, begins, side="right")])
-    return np.concatenate(tags).astype(np.int32) if tags else np.zeros(0, dtype=np.int32)
+            first_characters = np.cumsum([0, *(len(word) for word in sentence.words[:-1])])
+            positions = np.searchsorted(ends, first_characters, side="right")
+            tags.append(tagged.tags.codes[start + positions])
+    return np.concatenate(tags).astype(np.int32)

@@ -72,7 +72,7 @@ def analyze(
         for name in ("test", "train", "links", "train_links")
         if (file := getattr(how, name))
     }
-    (one,) = Inputs("analyze", langs=langs, words=words, say=say, **files).each()
+    (one,) = Inputs("analyze", langs=langs, words=words, say=say, **files).per_test_text()
     task = WordRetrieval.read(one, contextual=not how.non_contextual, bootstrap=how.bootstrap)
     if not len(task.links[0]):
         raise SettingError(f"{task.data} contains no linked words, so nothing can be measured")

@@ -142,8 +142,16 @@ def scores_of(held_out: Sequence[HeldOutScore], *, seed: int = 0) -> list[Score]
     found = []
     for each in held_out:
         if n := len(each.counts):
-            measured = measure(each.counts, each.statistic)
-            about, data = {"model": each.model, "sentences": n}, f"held out, {each.model}"
-            score = (each.table, data, each.langs, each.metric, *measured.ends, n, seed, about)
-            found.append(Score(*score, percent=each.percent, **measured.kept))
+            found.append(
+                measure(each.counts, each.statistic).score(
+                    task=each.table,
+                    data=f"held out, {each.model}",
+                    languages=each.langs,
+                    metric=each.metric,
+                    n=n,
+                    seed=seed,
+                    settings={"model": each.model, "sentences": n},
+                    percent=each.percent,
+                )
+            )
     return found

@@ -208,7 +208,7 @@ class _Text:
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
         view = self.questions.ask(name, source, target, about)
         self.views.append(view)
-        found = task.evaluate_embeddings(source, target, about=about, found=view.answers)
+        found = task.evaluate_embeddings(source, target, about=about, retrieved=view.answers)
         return [*found, WordAlignment(*self.gold, data="sample").evaluate(encoder)[0]]
 
     def english(self) -> Score:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def score_links(
     languages: tuple[str, ...] = (),
     bootstrap: int = 1000,
     seed: int = 0,
-    settings: dict[str, Any] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> list[Score]:
     """Return the alignment error rate (AER), precision, recall and F1 of word links (Och and Ney
     2003, §5.1).
@@ -67,40 +68,60 @@ def score_links(
             f"links must have {gold.n_sentences} sentences, as many as gold, got "
             f"{links.n_sentences}"
         )
-    width = 1 + max(
-        int(words.max(initial=0)) for each in (links, gold) for words in (each.source, each.target)
-    )
     # Encode each link as a single number, so links can be compared as sets.
-    predicted, both = (
-        (each.sentence * width + each.source) * width + each.target for each in (links, gold)
-    )
-    predicted, sure, both = np.unique(predicted), np.unique(both[~gold.possible]), np.unique(both)
+    positions = (links.source, links.target, gold.source, gold.target)
+    width = 1 + max(int(words.max(initial=0)) for words in positions)
+    predicted = np.unique((links.sentence * width + links.source) * width + links.target)
+    gold_codes = (gold.sentence * width + gold.source) * width + gold.target
+    sure = np.unique(gold_codes[~gold.possible])
+    sure_or_possible = np.unique(gold_codes)
     if not len(sure):
         raise SettingError(
             "at least one gold link must be sure, got none; recall and error rate are undefined"
         )
-    columns = (predicted, sure, np.intersect1d(predicted, sure), np.intersect1d(predicted, both))
+    link_sets = (
+        predicted,
+        sure,
+        np.intersect1d(predicted, sure),
+        np.intersect1d(predicted, sure_or_possible),
+    )
+    # Number of links of each set in each sentence, `[n_sentences, 4]`.
     counts = np.stack(
-        [np.bincount(keys // width**2, minlength=gold.n_sentences) for keys in columns], axis=1
+        [np.bincount(codes // width**2, minlength=gold.n_sentences) for codes in link_sets], axis=1
     )
     record = {
         "sentences": gold.n_sentences,
         "links": len(predicted),
         "sure": len(sure),
-        "possible": len(both) - len(sure),
+        "possible": len(sure_or_possible) - len(sure),
         "bootstrap": bootstrap,
         **(settings or {}),
     }
-    found = measure_all([(counts, formula) for formula in _FORMULAS.values()], samples=bootstrap)
-    n, by_metric = len(predicted) + len(sure), {"precision": len(predicted), "recall": len(sure)}
-    about = ("word-alignment", data, tuple(languages))
+    statistics = [(counts, formula) for formula in _FORMULAS.values()]
+    n_items = {
+        "aer": len(predicted) + len(sure),
+        "precision": len(predicted),
+        "recall": len(sure),
+        "f1": len(predicted) + len(sure),
+    }
     return [
-        Score(*about, name, *measured.ends, by_metric.get(name, n), seed, record, **measured.kept)
-        for name, measured in zip(_FORMULAS, found, strict=True)
+        measured.score(
+            task="word-alignment",
+            data=data,
+            languages=tuple(languages),
+            metric=metric,
+            n=n_items[metric],
+            seed=seed,
+            settings=record,
+        )
+        for metric, measured in zip(
+            _FORMULAS, measure_all(statistics, samples=bootstrap), strict=True
+        )
     ]
 
 
-# The columns of `counts` are |A|, |S|, |A∩S| and |A∩P|.
+# -- formulas of Och and Ney (2003, §5.1); the columns of `counts` are |A|, |S|, |A∩S| and |A∩P|
+# --------------------------------------------------------------------------------------------------
 def _aer(counts: np.ndarray) -> np.ndarray:
     return 1 - ratio(counts[..., 2] + counts[..., 3], counts[..., 0] + counts[..., 1])
 
@@ -114,10 +135,8 @@ def _recall(counts: np.ndarray) -> np.ndarray:
 
 
 def _f1(counts: np.ndarray) -> np.ndarray:
-    precision, recall = (
-        np.nan_to_num(_precision(counts)),
-        _recall(counts),
-    )  # 0 if no links are predicted
+    precision = np.nan_to_num(_precision(counts))  # 0 if no links are predicted
+    recall = _recall(counts)
     total = precision + recall
     return np.where(total == 0, 0.0, 2 * ratio(precision * recall, total))
 
@@ -161,13 +180,18 @@ class WordAlignment(Task):
         column of the test text.
         """
         tasks: list[Task] = []
-        for one, (test, corpus) in zip(inputs.each(), inputs.corpora(), strict=True):
-            if one.links:
-                gold = inputs.words.open_links(one.links[0], corpus)
+        words = inputs.words
+        for text_inputs, (test, corpus) in zip(
+            inputs.per_test_text(), inputs.corpora(), strict=True
+        ):
+            if text_inputs.links:
+                path = text_inputs.links[0]
+                gold = words.open_links(path, corpus)
             else:
-                gold = gold_links(corpus, one_based=inputs.words.one_based, check=False)
-            corpus, gold = _fitting(corpus, gold, path=one.links[0] if one.links else test)
-            tasks.append(cls(corpus, gold, method=method, data=test, seed=inputs.words.seed))
+                path = test
+                gold = gold_links(corpus, one_based=words.one_based, check=False)
+            corpus, gold = _without_impossible_links(corpus, gold, path=path)
+            tasks.append(cls(corpus, gold, method=method, data=test, seed=words.seed))
         return tasks
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
@@ -175,49 +199,50 @@ class WordAlignment(Task):
         vectors.
         """
         require(encoder, "measured", self.rows)
-        source, target = (
-            encoder.encode(side, progress=progress)
-            for side in (self.corpus.source, self.corpus.target)
-        )
-        method: Any = self.method
-        pairs = links_from_embeddings(source, target, method=method)
+        source = encoder.encode(self.corpus.source, progress=progress)
+        target = encoder.encode(self.corpus.target, progress=progress)
+        pairs = links_from_embeddings(source, target, method=self.method)
         about = {
             "links_from": self.method,
             "source_words_without_vector": int((~covered_words(source)).sum()),
             "target_words_without_vector": int((~covered_words(target)).sum()),
+            **about_encoder(encoder),
         }
-        return self.score(pairs, about={**about, **about_encoder(encoder)})
+        return self.score(pairs, about=about)
 
-    def score(self, links: WordPairs, *, about: dict[str, Any] | None = None) -> list[Score]:
+    def score(self, links: WordPairs, *, about: Mapping[str, object] | None = None) -> list[Score]:
         """Return the scores of existing links, such as the output of a statistical aligner."""
-        record: Any = {
-            "data": self.data,
-            "languages": self.corpus.langs,
-            "seed": self.seed,
-            "settings": about,
-        }
-        return score_links(links.check(self.corpus), self.gold, bootstrap=self.bootstrap, **record)
+        return score_links(
+            links.check(self.corpus),
+            self.gold,
+            data=self.data,
+            languages=self.corpus.langs,
+            bootstrap=self.bootstrap,
+            seed=self.seed,
+            settings=about,
+        )
 
 
-def _fitting(
+def _without_impossible_links(
     corpus: ParallelCorpus, gold: WordPairs, *, path: str
 ) -> tuple[ParallelCorpus, WordPairs]:
     """Drop sentence pairs whose gold links refer to words that do not exist, and report how many
     were dropped. If more than 5% of the pairs have such links, raise an `InputError`, because the
     text was probably tokenised differently."""
+    if gold.n_sentences != len(corpus):
+        gold.check(corpus, path=path)  # raises an error with the numbers of sentences
     fits = np.ones(len(corpus), dtype=bool)
-    if gold.n_sentences == len(corpus):
-        for words, side in ((gold.source, corpus.source), (gold.target, corpus.target)):
-            fits[gold.sentence[words >= side.lengths()[gold.sentence]]] = False
+    for positions, side in ((gold.source, corpus.source), (gold.target, corpus.target)):
+        lengths = side.lengths()
+        fits[gold.sentence[positions >= lengths[gold.sentence]]] = False
     wrong = np.flatnonzero(~fits)
-    if gold.n_sentences != len(corpus) or len(wrong) > 0.05 * len(corpus):
-        gold.check(corpus, path=path)
     if not len(wrong):
         return corpus, gold
+    if len(wrong) > 0.05 * len(corpus):
+        gold.check(corpus, path=path)  # raises an error about the first such link
     skipped(
         f"{path}: {len(wrong):,} of {len(corpus):,} sentence pairs skipped because a gold link "
-        "refers to a word beyond the "
-        f"end of the sentence (first: line {wrong[0] + 1})"
+        f"refers to a word beyond the end of the sentence (first: line {wrong[0] + 1})"
     )
     keep = np.flatnonzero(fits)
     return corpus.take(keep), gold.take(keep)

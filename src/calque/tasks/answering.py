@@ -17,7 +17,7 @@ from calque.encoders.extraction import encode_long
 from calque.errors import SettingError, check_number
 from calque.nn.answers import MatchedEnds, best_ends, end_losses
 from calque.offsets import offsets_of, ranges
-from calque.tasks.bootstrap import accuracy
+from calque.tasks.bootstrap import Statistic, accuracy
 from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.reporting import of_trained_heads
 from calque.tasks.zeroshot import ZeroShot
@@ -49,16 +49,21 @@ def answer_scores(answer: str, gold: Iterable[str]) -> tuple[float, float]:
     """Return the word-level F1 and the exact match of an answer, from 0 to 1, each as the maximum
     over all gold answers.
     """
-    words, others = normalized(answer), [normalized(each) for each in gold]
-    return max(_f1(words.split(), other.split()) for other in others), float(words in others)
+    normalized_answer = normalized(answer)
+    normalized_gold = [normalized(gold_answer) for gold_answer in gold]
+    words = normalized_answer.split()
+    f1 = max(_f1(words, gold_answer.split()) for gold_answer in normalized_gold)
+    return f1, float(normalized_answer in normalized_gold)
 
 
 def _f1(answer: list[str], gold: list[str]) -> float:
     """Return 2PR / (P + R) over the multisets of words, or 0 if the answers share no word (two
     empty answers also score 0).
     """
-    common = sum((Counter(answer) & Counter(gold)).values())
-    return 2 * common / (len(answer) + len(gold)) if common else 0.0
+    n_common = (Counter(answer) & Counter(gold)).total()
+    if not n_common:
+        return 0.0
+    return 2 * n_common / (len(answer) + len(gold))
 
 
 # -- question and passage vectors
@@ -75,12 +80,14 @@ class QuestionVectors(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[QuestionVectors]) -> QuestionVectors:
         """Concatenate the passages and questions of several data sets."""
-        starts = offsets_of([len(part.passages) for part in parts])
-        owner = np.concatenate(
-            [part.owner + start for part, start in zip(parts, starts[:-1], strict=True)]
+        # Passages are numbered across the data sets.
+        starts = offsets_of([len(part.passages) for part in parts])[:-1]
+        owners = [part.owner + start for part, start in zip(parts, starts, strict=True)]
+        return cls(
+            Embeddings.joined([part.passages for part in parts]),
+            Embeddings.joined([part.questions for part in parts]),
+            np.concatenate(owners),
         )
-        passages = Embeddings.joined([part.passages for part in parts])
-        return cls(passages, Embeddings.joined([part.questions for part in parts]), owner)
 
 
 class QuestionSource(VectorSource):
@@ -89,16 +96,18 @@ class QuestionSource(VectorSource):
     """
 
     def __init__(self, vectors: QuestionVectors, device: torch.device | str = "cpu"):
-        self._passages, self._questions = (
-            FrozenSource(each, device) for each in (vectors.passages, vectors.questions)
-        )
+        self._passages = FrozenSource(vectors.passages, device)
+        self._questions = FrozenSource(vectors.questions, device)
         self._owner, self.dim = vectors.owner, vectors.questions.dim
         self.lengths = self._passages.lengths[self._owner] + self._questions.lengths
 
     def take(self, numbers: np.ndarray) -> WordRows:
-        parts = self._passages.take(self._owner[numbers]), self._questions.take(numbers)
+        passages = self._passages.take(self._owner[numbers])
+        questions = self._questions.take(numbers)
         return WordRows(
-            torch.cat([p.rows for p in parts]), torch.cat([p.lengths for p in parts]), numbers
+            torch.cat([passages.rows, questions.rows]),
+            torch.cat([passages.lengths, questions.lengths]),
+            numbers,
         )
 
     def backward(self, gradient: Tensor) -> None:
@@ -112,17 +121,24 @@ class SpanAnswers(Answers):
         self.parts = list(texts)
         self._ends = offsets_of([len(text) for text in texts])
         self._words = [text.word_offsets() for text in texts]
-        spans = np.concatenate([text.spans[text.offsets[:-1]] for text in texts]).astype(np.int64)
+        lengths = []  # number of words of each question's passage
+        first_spans = []  # span of each question's first gold answer, (−1, −1) if invalid
+        for text, word_offsets in zip(texts, self._words, strict=True):
+            lengths.append(np.diff(word_offsets)[text.owner])
+            first_spans.append(text.spans[text.offsets[:-1]])
+        spans = np.concatenate(first_spans).astype(np.int64)
+        first, end = spans.T
         super().__init__(
-            np.concatenate(
-                [np.diff(words)[text.owner] for text, words in zip(texts, self._words, strict=True)]
-            ),
-            texts={"first": spans[:, 0], "last": np.where(spans[:, 0] < 0, -1, spans[:, 1] - 1)},
+            np.concatenate(lengths),
+            texts={"first": first, "last": np.where(first < 0, -1, end - 1)},
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Any]) -> SpanAnswers:
-        return cls([each for part in parts for each in part.parts])
+    def joined(cls, parts: Sequence[SpanAnswers]) -> SpanAnswers:  # type: ignore[override]
+        texts: list[QuestionText] = []
+        for part in parts:
+            texts += part.parts
+        return cls(texts)
 
     def ends(self, numbers: np.ndarray) -> Tensor:
         """Return the indices of the first and last word of each question's first gold answer, −1 if
@@ -135,11 +151,13 @@ class SpanAnswers(Answers):
         the passage.
         """
         part = int(np.searchsorted(self._ends, number, side="right")) - 1
-        text, question = self.parts[part], number - int(self._ends[part])
+        text = self.parts[part]
+        question = number - int(self._ends[part])
         passage = int(text.owner[question])
-        start = int(self._words[part][passage])
-        answer = text.written[passage][text.places[start + first, 0] : text.places[start + last, 1]]
-        return answer_scores(answer, text.right(question))
+        first_word = int(self._words[part][passage])  # index of the passage's first word
+        start = text.places[first_word + first, 0]
+        end = text.places[first_word + last, 1]
+        return answer_scores(text.written[passage][start:end], text.right(question))
 
 
 # -- the task
@@ -166,7 +184,8 @@ class Answering(ZeroShot[QuestionText]):
 
     name = "qa"
     reporting = of_trained_heads("f1")
-    statistics: Mapping[str, Any] = {"f1": accuracy, "em": accuracy}
+    # The F1 or exact match of each question counts as a fraction of a correct answer.
+    statistics: Mapping[str, Statistic] = {"f1": accuracy, "em": accuracy}
 
     def __init__(
         self,
@@ -184,8 +203,9 @@ class Answering(ZeroShot[QuestionText]):
         check_number("max_answer", max_answer, least=1, whole=True)
         self.hidden, self.dropout, self.max_answer = hidden, dropout, max_answer
         super().__init__(train, tests, **protocol)
-        if not any((each.data.spans[each.data.offsets[:-1], 0] >= 0).any() for each in train):
-            names = ", ".join(each.name for each in train)
+        training_answers = SpanAnswers([dataset.data for dataset in train])
+        if not (training_answers.texts["first"] >= 0).any():
+            names = ", ".join(dataset.name for dataset in train)
             raise SettingError(
                 f"{names}: at least one question must have its first answer at answer_start, got "
                 "none"
@@ -212,8 +232,8 @@ class Answering(ZeroShot[QuestionText]):
     def sentences(self, data: QuestionText) -> Sentences:
         return Sentences.joined([data.passages, data.questions])
 
-    def answers(self, each: Dataset[QuestionText]) -> SpanAnswers:
-        return SpanAnswers([each.data])
+    def answers(self, dataset: Dataset[QuestionText]) -> SpanAnswers:
+        return SpanAnswers([dataset.data])
 
     # -- vectors
     # ----------------------------------------------------------------------------------------------
@@ -221,9 +241,8 @@ class Answering(ZeroShot[QuestionText]):
         self, encoder: Encoder, data: QuestionText, *, progress: bool = False
     ) -> QuestionVectors:
         passages = encode_long(encoder, data.passages, progress=progress)
-        return QuestionVectors(
-            passages, encoder.encode(data.questions, progress=progress), data.owner
-        )
+        questions = encoder.encode(data.questions, progress=progress)
+        return QuestionVectors(passages, questions, data.owner)
 
     def frozen(self, embeddings: QuestionVectors, device: torch.device) -> VectorSource:
         return QuestionSource(embeddings, device)
@@ -233,32 +252,40 @@ class Answering(ZeroShot[QuestionText]):
     def head(self, dim: int) -> nn.Module:
         return MatchedEnds(dim, hidden=self.hidden, dropout=self.dropout)
 
-    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
+    def losses(self, head: nn.Module, batch: WordRows, answers: Answers) -> Tensor:
         assert isinstance(answers, SpanAnswers)
-        scores = head(given.rows, given.lengths)
-        owner, words = (torch.from_numpy(each).to(scores.device) for each in _passage_words(given))
-        return end_losses(scores, owner, words, answers.ends(given.numbers).to(scores.device))
+        scores = head(batch.rows, batch.lengths)
+        device = scores.device
+        owner, words = _passage_words(batch)
+        ends = answers.ends(batch.numbers).to(device)
+        return end_losses(
+            scores, torch.from_numpy(owner).to(device), torch.from_numpy(words).to(device), ends
+        )
 
-    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+    def counts(self, head: nn.Module, batch: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(answers, SpanAnswers)
-        owner, words = _passage_words(given)
-        scores = head(given.rows, given.lengths).float().cpu().numpy()
-        found = best_ends(scores, owner, len(given.numbers), self.max_answer)
-        counts = np.ones((len(found), 2, 2))
-        for k, (number, (first, last)) in enumerate(
-            zip(given.numbers.tolist(), found.tolist(), strict=True)
-        ):
-            counts[k, :, 0] = (
-                (0, 0)
-                if first < 0
-                else answers.span_scores(number, int(words[first]), int(words[last]))
-            )
-        return {"f1": counts[:, 0], "em": counts[:, 1]}
+        owner, words = _passage_words(batch)
+        scores = head(batch.rows, batch.lengths).float().cpu().numpy()
+        spans = best_ends(scores, owner, len(batch.numbers), self.max_answer)
+        f1 = np.zeros(len(spans))
+        exact_match = np.zeros(len(spans))
+        for k, number in enumerate(batch.numbers.tolist()):
+            first, last = spans[k]
+            if first >= 0:  # a question without candidates has no answer
+                f1[k], exact_match[k] = answers.span_scores(
+                    number, int(words[first]), int(words[last])
+                )
+        n_questions = np.ones(len(spans))
+        return {
+            "f1": np.stack([f1, n_questions], axis=1),
+            "em": np.stack([exact_match, n_questions], axis=1),
+        }
 
 
-def _passage_words(given: WordRows) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each passage word, the index of its question in `given.numbers` and the word's
+def _passage_words(batch: WordRows) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each passage word, the index of its question in `batch.numbers` and the word's
     position in the passage.
     """
-    lengths = given.lengths[: len(given.numbers)].numpy()
+    # The passages come first, see `QuestionSource`.
+    lengths = batch.lengths[: len(batch.numbers)].numpy()
     return np.repeat(np.arange(len(lengths)), lengths), ranges(np.zeros_like(lengths), lengths)

@@ -4,14 +4,15 @@ sentences.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from calque.algebra import student
+from calque.tasks.base import Score
 
 Statistic = Callable[[np.ndarray], np.ndarray]
 
@@ -43,12 +44,44 @@ class Measured:
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Attributes of a `Score` that store the bootstrap results."""
+        """Arguments of a `Score` that store the bootstrap results. `score` sets them."""
         return {"resamples": self.resamples, "texts": self.texts}
 
-    def over_runs(self, runs: Sequence[float]) -> tuple[float, float, float]:
-        """Return the mean over training runs, and the ends of its confidence interval over both
-        runs and texts.
+    def score(
+        self,
+        *,
+        task: str,
+        data: str,
+        languages: tuple[str, ...],
+        metric: str,
+        n: int,
+        seed: int,
+        settings: Mapping[str, object],
+        percent: bool = True,
+        runs: tuple[float, ...] = (),
+    ) -> Score:
+        """Return a `Score` with this value, its interval and its bootstrap samples; see `Score` for
+        the arguments.
+        """
+        return Score(
+            task,
+            data,
+            languages,
+            metric,
+            self.value,
+            self.low,
+            self.high,
+            n,
+            seed,
+            settings,
+            percent,
+            runs=runs,
+            resamples=self.resamples,
+            texts=self.texts,
+        )
+
+    def over_runs(self, runs: Sequence[float]) -> Measured:
+        """Return the mean over training runs with its confidence interval over both runs and texts.
 
         Two variances are added: that of the mean over runs, `s² / n` with `n − 1` degrees of
         freedom, and that of the resamples. The interval uses Student's quantiles weighted by both
@@ -58,14 +91,15 @@ class Measured:
 
         Args:
             runs: value of each run. If there are fewer than two runs, the interval over texts is
-                returned.
+                kept.
         """
         if len(runs) < 2 or not self.resamples:
-            return self.ends
+            return self
         half = student.half_width(
             student.over_runs(runs), student.over_resamples(self.resamples, self.texts)
         )
-        return self.value, max(0.0, self.value - half), min(1.0, self.value + half)
+        # The value is a fraction, so the interval is cut at 0 and 1.
+        return replace(self, low=max(0.0, self.value - half), high=min(1.0, self.value + half))
 
 
 def measure(sums: np.ndarray, statistic: Statistic, *, samples: int = 1000) -> Measured:
@@ -87,30 +121,30 @@ def measure(sums: np.ndarray, statistic: Statistic, *, samples: int = 1000) -> M
 
 
 def measure_all(
-    figures: Sequence[tuple[np.ndarray, Statistic]], *, samples: int = 1000
+    statistics: Sequence[tuple[np.ndarray, Statistic]], *, samples: int = 1000
 ) -> list[Measured]:
     """Compute several statistics on the same bootstrap samples, which takes little longer than
     computing a single one.
 
     Args:
-        figures: pairs of the arguments `sums` and `statistic` of `measure`, one pair for each value
-            to compute.
+        statistics: pairs of the arguments `sums` and `statistic` of `measure`, one pair for each
+            value to compute.
         samples: see `measure`.
     """
-    texts, drawn = len(figures[0][0]) if figures else 0, [[np.zeros(0)] for _ in figures]
-    for counts in sampled(texts, samples):
-        for blocks, (sums, statistic) in zip(drawn, figures, strict=True):
-            blocks.append(
-                np.asarray(statistic(counts @ np.asarray(sums, dtype=np.float64)), dtype=np.float64)
-            )
+    texts = len(statistics[0][0]) if statistics else 0
+    # Blocks of bootstrap values of each statistic. The empty block covers `samples=0`.
+    blocks = [[np.zeros(0)] for _ in statistics]
+    for draw_counts in sampled(texts, samples):
+        for values, (sums, statistic) in zip(blocks, statistics, strict=True):
+            drawn_sums = draw_counts @ np.asarray(sums, dtype=np.float64)
+            values.append(np.asarray(statistic(drawn_sums), dtype=np.float64))
     measured = []
-    for blocks, (sums, statistic) in zip(drawn, figures, strict=True):
-        draws, value = (
-            np.concatenate(blocks),
-            float(statistic(np.asarray(sums).sum(axis=0, dtype=np.float64))),
-        )
-        resamples = tuple(float(f"{each:.5g}") for each in draws[:KEPT])
-        measured.append(Measured(value, *ends_of(draws, value), resamples, texts))
+    for values, (sums, statistic) in zip(blocks, statistics, strict=True):
+        value = float(statistic(np.asarray(sums).sum(axis=0, dtype=np.float64)))
+        drawn = np.concatenate(values)
+        resamples = tuple(float(f"{resample:.5g}") for resample in drawn[:KEPT])
+        low, high = ends_of(drawn, value)
+        measured.append(Measured(value, low, high, resamples, texts))
     return measured
 
 
@@ -127,11 +161,11 @@ def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
     """
     if not len(groups):
         return sums
-    numbers: dict[Hashable, int] = {}
-    of_text = [numbers.setdefault(group, len(numbers)) for group in groups]
-    found = np.zeros((len(numbers), *sums.shape[1:]))
-    np.add.at(found, of_text, sums)
-    return found
+    index_of: dict[Hashable, int] = {}
+    group_of_text = [index_of.setdefault(group, len(index_of)) for group in groups]
+    group_sums = np.zeros((len(index_of), *sums.shape[1:]))
+    np.add.at(group_sums, group_of_text, sums)
+    return group_sums
 
 
 def intervals(
@@ -147,14 +181,15 @@ def intervals(
         samples: see `measure`.
     """
     sums = np.asarray(sums, dtype=np.float64)
-    shape, flat = sums.shape[1:], sums.reshape(len(sums), -1)
+    shape = sums.shape[1:]
+    flat = sums.reshape(len(sums), -1)
     values = np.asarray(statistic(flat.sum(axis=0).reshape(1, *shape)), dtype=np.float64)[0]
-    drawn = [
-        statistic((counts @ flat).reshape(len(counts), *shape))
-        for counts in sampled(len(sums), samples)
-    ]
-    all_drawn = np.concatenate([np.zeros((0, len(values))), *drawn])
-    ends = [ends_of(column, value) for column, value in zip(all_drawn.T, values, strict=True)]
+    blocks = [np.zeros((0, len(values)))]
+    for draw_counts in sampled(len(sums), samples):
+        drawn_sums = draw_counts @ flat
+        blocks.append(statistic(drawn_sums.reshape(len(draw_counts), *shape)))
+    drawn = np.concatenate(blocks)
+    ends = [ends_of(column, value) for column, value in zip(drawn.T, values, strict=True)]
     low, high = np.array(ends).reshape(-1, 2).T
     return values, low, high
 
@@ -163,29 +198,34 @@ def sampled(n: int, samples: int) -> Iterable[np.ndarray]:
     """Return how often each of `n` sentences is drawn in each bootstrap sample, float64 `[…, n]`,
     in blocks of samples. The counts in a sample follow a multinomial distribution. Results of
     moderate size are cached."""
-    return _cached(n, samples) if n * samples <= _BLOCK else _blocks(n, samples)
+    if n * samples <= _BLOCK:
+        return _cached_blocks(n, samples)
+    return _blocks(n, samples)
 
 
 @lru_cache(2)
-def _cached(n: int, samples: int) -> list[np.ndarray]:
+def _cached_blocks(n: int, samples: int) -> list[np.ndarray]:
     return list(_blocks(n, samples))
 
 
 def _blocks(n: int, samples: int) -> Iterator[np.ndarray]:
-    rng, rows = np.random.default_rng([_SEED, n]), max(1, _BLOCK // max(1, n))
-    for start in range(0, samples if n else 0, rows):
-        yield rng.multinomial(n, np.full(n, 1 / n), size=min(rows, samples - start)).astype(
-            np.float64
-        )
+    if not n:
+        return
+    # The seed depends on n alone, so all encoders and translated test sets get the same samples.
+    rng = np.random.default_rng([_SEED, n])
+    block_size = max(1, _BLOCK // n)
+    for start in range(0, samples, block_size):
+        draw_counts = rng.multinomial(n, np.full(n, 1 / n), size=min(block_size, samples - start))
+        yield draw_counts.astype(np.float64)
 
 
 def ends_of(drawn: np.ndarray, value: float) -> tuple[float, float]:
     """Return the 95% percentile interval (Efron and Tibshirani 1993, §13.3) of the finite values of
     `drawn`. If no value is finite, both ends are `value`."""
-    figures = drawn[np.isfinite(drawn)]
-    if not len(figures):
+    finite = drawn[np.isfinite(drawn)]
+    if not len(finite):
         return value, value
-    low, high = np.quantile(figures, [0.025, 0.975])
+    low, high = np.quantile(finite, [0.025, 0.975])
     return float(low), float(high)
 
 

@@ -22,7 +22,7 @@ from calque.nn.esim import ESIM
 from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
 from calque.spec import Label
-from calque.tasks.bootstrap import accuracy, f1
+from calque.tasks.bootstrap import Statistic, accuracy, f1
 from calque.tasks.datasets import Answers, Dataset, codes_of
 from calque.tasks.zeroshot import ZeroShot
 from calque.text import Sentences
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["nli", "sentiment"]
 HEADS = ("mean", "bilstm", "esim", "cls")
+_FROZEN_HEADS = {"nli": "bilstm", "sentiment": "mean"}  # default heads for frozen vectors
 
 
 class Classification(ZeroShot[LabelledText]):
@@ -65,7 +66,7 @@ class Classification(ZeroShot[LabelledText]):
 
     names = ("nli", "sentiment")
     rows = ("words", "key points")  # the task heads accept any number of vectors per text
-    statistics: Mapping[str, Any]
+    statistics: Mapping[str, Statistic]
 
     def __init__(
         self,
@@ -82,40 +83,44 @@ class Classification(ZeroShot[LabelledText]):
         if kind not in self.names:
             raise SettingError(f"kind of classification must be nli or sentiment, got {kind!r}")
         self.name: str = kind
-        head = ("cls" if tune else "bilstm" if kind == "nli" else "mean") if head is None else head
+        if head is None:
+            head = "cls" if tune else _FROZEN_HEADS[kind]
         if head not in HEADS:
             raise SettingError(
-                f"head must be one of {', '.join(HEADS)}, got "
-                f"{head!r}{did_you_mean(str(head), HEADS)}"
+                f"head must be one of {', '.join(HEADS)}, got {head!r}{did_you_mean(head, HEADS)}"
             )
         if tune != (head == "cls"):
             raise SettingError(
                 f"head {head} cannot be used with tune={tune}; cls requires --tune, other heads "
                 "require frozen vectors"
             )
-        self.kind_of_head = head
+        self.head_type = head
         if head == "esim" and kind != "nli":
             raise SettingError(
                 f"head esim requires text pairs, but {kind} classifies single texts; use mean or "
                 "bilstm"
             )
         self.columns = 2 if kind == "nli" else 1
-        for each in (*train, *tests, *protocol.get("dev", ())):
-            if len(each.data.texts) != self.columns:
+        for dataset in (*train, *tests, *protocol.get("dev", ())):
+            n_columns = len(dataset.data.texts)
+            if n_columns != self.columns:
                 raise SettingError(
-                    f"{each.name}: {kind} needs {self.columns} texts a line, got "
-                    f"{len(each.data.texts)}"
+                    f"{dataset.name}: {kind} needs {self.columns} texts a line, got {n_columns}"
                 )
         self.hidden, self.dropout = hidden, dropout
-        self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
+        labels: set[str] = set()
+        for dataset in train:
+            labels.update(dataset.data.labels.names)
+        self.labels = tuple(sorted(labels))
         if len(self.labels) < 2:
-            names = ", ".join(each.name for each in train)
+            names = ", ".join(dataset.name for dataset in train)
             raise SettingError(
                 f"{names} must have at least two labels, got {', '.join(self.labels) or 'none'}"
             )
-        self.statistics = {"accuracy": accuracy} | (
-            {"macro-f1": macro_f1} if kind == "sentiment" else {}
-        )
+        statistics: dict[str, Statistic] = {"accuracy": accuracy}
+        if kind == "sentiment":
+            statistics["macro-f1"] = macro_f1
+        self.statistics = statistics
         super().__init__(train, tests, tune=tune, **protocol)
 
     @staticmethod
@@ -137,13 +142,14 @@ class Classification(ZeroShot[LabelledText]):
             format: file format, needed if it cannot be detected; see `read_labelled`.
             pretokenized: whether the texts are already tokenized, with words separated by spaces.
         """
-        how: Any = {"format": format, "pretokenized": pretokenized}
-        text = read_labelled(path, lang=lang, on_error=on_error, **how)
+        text = read_labelled(
+            path, lang=lang, on_error=on_error, format=format, pretokenized=pretokenized
+        )
         return relabelled(text, rename) if rename else text
 
     def settings(self) -> dict[str, Any]:
         return {
-            "head": self.kind_of_head,
+            "head": self.head_type,
             "hidden": self.hidden,
             "dropout": self.dropout,
             "labels": list(self.labels),
@@ -153,8 +159,14 @@ class Classification(ZeroShot[LabelledText]):
         """Group consecutive lines with the same premise. All translations of a data set have the
         same group numbers.
         """
-        premises = [premise.words for premise in data.texts[0]] if self.columns == 2 else []
-        return [number for number, (_, lines) in enumerate(groupby(premises)) for _ in lines]
+        if self.columns == 1:
+            return []
+        numbers: list[int] = []
+        for number, (_, premises) in enumerate(
+            groupby(data.texts[0], key=lambda premise: premise.words)
+        ):
+            numbers += [number for _ in premises]
+        return numbers
 
     def sentences(self, data: LabelledText) -> Sentences:
         return side_by_side(data.texts)
@@ -166,35 +178,42 @@ class Classification(ZeroShot[LabelledText]):
     def split(self, encoder: Any, data: LabelledText) -> SplitSentences:
         return encoder.split_sequences(data.texts)
 
-    def answers(self, each: Dataset[LabelledText]) -> Answers:
-        lengths = np.ones(len(each.data), dtype=np.int64)
-        leave_out = "leave out the texts with this label (--rename {kind}=)"
-        return Answers(
-            lengths,
-            texts={"labels": codes_of(each.data.labels, self.labels, each, lengths, leave_out)},
-        )
+    def answers(self, dataset: Dataset[LabelledText]) -> Answers:
+        lengths = np.ones(len(dataset.data), dtype=np.int64)
+        remedy = "leave out the texts with this label (--rename {kind}=)"
+        labels = codes_of(dataset.data.labels, self.labels, dataset, lengths, remedy)
+        return Answers(lengths, texts={"labels": labels})
 
     def head(self, dim: int) -> nn.Module:
-        n, shape = len(self.labels), {"hidden": self.hidden, "dropout": self.dropout}
-        if self.kind_of_head == "cls":
-            return FirstHead(dim, n, dropout=self.dropout)
-        if self.kind_of_head == "esim":
-            return ESIM(dim, n, **shape)
-        return TextHead(dim, n, columns=self.columns, lstm=self.kind_of_head == "bilstm", **shape)
+        n_labels = len(self.labels)
+        if self.head_type == "cls":
+            return FirstHead(dim, n_labels, dropout=self.dropout)
+        if self.head_type == "esim":
+            return ESIM(dim, n_labels, hidden=self.hidden, dropout=self.dropout)
+        return TextHead(
+            dim,
+            n_labels,
+            columns=self.columns,
+            lstm=self.head_type == "bilstm",
+            hidden=self.hidden,
+            dropout=self.dropout,
+        )
 
-    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        gold = answers.of_texts("labels", given.numbers).to(given.rows.device)
-        return functional.cross_entropy(head(given.rows, given.lengths), gold, reduction="none")
+    def losses(self, head: nn.Module, batch: WordRows, answers: Answers) -> Tensor:
+        gold = answers.of_texts("labels", batch.numbers).to(batch.rows.device)
+        return functional.cross_entropy(head(batch.rows, batch.lengths), gold, reduction="none")
 
-    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        predicted = head(given.rows, given.lengths).argmax(1).cpu().numpy()
-        gold, n = answers.of_texts("labels", given.numbers).numpy(), len(self.labels)
+    def counts(self, head: nn.Module, batch: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+        predicted = head(batch.rows, batch.lengths).argmax(1).cpu().numpy()
+        gold = answers.of_texts("labels", batch.numbers).numpy()
         counts = {"accuracy": np.stack([predicted == gold, np.ones(len(gold))], axis=1)}
         if "macro-f1" in self.statistics:
-            guess, true = predicted[:, None] == np.arange(n), gold[:, None] == np.arange(n)
-            counts["macro-f1"] = np.stack([guess & true, guess, true], axis=2).reshape(
-                len(gold), 3 * n
-            )
+            # Number of correct, predicted and gold texts of each label, `[S, n_labels, 3]`.
+            labels = np.arange(len(self.labels))
+            is_predicted = predicted[:, None] == labels
+            is_gold = gold[:, None] == labels
+            by_label = np.stack([is_predicted & is_gold, is_predicted, is_gold], axis=2)
+            counts["macro-f1"] = by_label.reshape(len(gold), 3 * len(labels))
         return counts
 
 
@@ -205,9 +224,9 @@ def side_by_side(columns: Sequence[Sentences]) -> Sentences:
     if len(columns) == 1:
         return columns[0]
     n = len(columns[0])
-    return (
-        type(columns[0]).joined(columns).take(np.arange(len(columns) * n).reshape(-1, n).T.ravel())
-    )
+    # Text k of column c has the index c·n + k in the concatenation.
+    by_column = np.arange(len(columns) * n).reshape(-1, n)
+    return Sentences.joined(columns).take(by_column.T.ravel())
 
 
 class PairSource(VectorSource):
@@ -219,8 +238,8 @@ class PairSource(VectorSource):
         self.lengths = whole.lengths.reshape(-1, 2).sum(axis=1)
 
     def take(self, numbers: np.ndarray) -> WordRows:
-        given = self._whole.take(np.concatenate([2 * numbers, 2 * numbers + 1]))
-        return WordRows(given.rows, given.lengths, numbers)
+        texts = self._whole.take(np.concatenate([2 * numbers, 2 * numbers + 1]))
+        return WordRows(texts.rows, texts.lengths, numbers)
 
     def backward(self, gradient: Tensor) -> None:
         pass
@@ -241,11 +260,12 @@ def relabelled(text: LabelledText, names: Mapping[str, str]) -> LabelledText:
     """
     renamed = Labels.of([names.get(name, name) for name in text.labels.names])
     labels = Labels(renamed.codes[text.labels.codes], renamed.names)
-    known = tuple(name for name in labels.names if name)
-    codes = labels.among(known)
-    if not (codes >= 0).any():
+    kept_names = tuple(name for name in labels.names if name)
+    codes = labels.among(kept_names)
+    is_kept = codes >= 0
+    if not is_kept.any():
         raise InputError("--rename removes all texts; keep at least two labels", path=text.path)
-    return replace(text, labels=Labels(codes, known)).take(np.flatnonzero(codes >= 0))
+    return replace(text, labels=Labels(codes, kept_names)).take(np.flatnonzero(is_kept))
 
 
 class TextHead(nn.Module):
@@ -264,7 +284,9 @@ class TextHead(nn.Module):
         super().__init__()
         self.columns = columns
         self.lstm = StackedLSTM(dim, hidden, 1, dropout=0.0) if lstm else None
-        width = (2 * hidden if lstm else dim) * (4 if columns == 2 else 1)
+        width = 2 * hidden if lstm else dim
+        if columns == 2:
+            width *= 4  # [u; v; |u − v|; u·v], see `forward`
         self.dense = nn.Sequential(
             nn.Dropout(dropout),
             nn.Linear(width, hidden),
@@ -274,9 +296,10 @@ class TextHead(nn.Module):
         )
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
-        texts = (
-            means(rows, lengths) if self.lstm is None else maxima(self.lstm(rows, lengths), lengths)
-        )
+        if self.lstm is None:
+            texts = means(rows, lengths)
+        else:
+            texts = maxima(self.lstm(rows, lengths), lengths)
         if self.columns == 2:
             u, v = texts.chunk(2)
             texts = torch.cat([u, v, (u - v).abs(), u * v], dim=1)

@@ -4,9 +4,9 @@ type?
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -71,17 +71,18 @@ class Consistency(Task):
         """Return one task per monolingual text or, with `langs`, one task per side of each parallel
         text.
         """
-        words, texts = inputs.words, []
+        words = inputs.words
+        texts = []
         if inputs.langs:
-            texts = [
-                (name, side)
-                for name, corpus in inputs.corpora()
-                for side in (corpus.source, corpus.target)
-            ]
+            for name, corpus in inputs.corpora():
+                texts += [(name, corpus.source), (name, corpus.target)]
         else:
-            for lang, path in map(language_and_path, inputs.test):
-                how: Any = {"pretokenized": words.pretokenized, "limit": words.limit}
-                texts.append((path, read_sentences(path, lang=lang, **how)))
+            for file in inputs.test:
+                lang, path = language_and_path(file)
+                text = read_sentences(
+                    path, lang=lang, pretokenized=words.pretokenized, limit=words.limit
+                )
+                texts.append((path, text))
         return [cls(text, letters=letters, seed=words.seed, data=name) for name, text in texts]
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
@@ -92,7 +93,7 @@ class Consistency(Task):
         )
 
     def evaluate_embeddings(
-        self, vectors: Embeddings, *, about: dict[str, Any] | None = None
+        self, vectors: Embeddings, *, about: Mapping[str, object] | None = None
     ) -> list[Score]:
         """Compute the score from precomputed word vectors.
 
@@ -108,29 +109,17 @@ class Consistency(Task):
                 f"vectors must match the words of the text, got {vectors.n_words} vectors in "
                 f"{len(vectors)} sentences"
             )
-        numbers, types = self._types
         covered = covered_words(vectors)
-        long = np.array(
-            [len(word) >= self.letters and any(map(str.isalpha, word)) for word in types],
-            dtype=bool,
-        )
-        counts = np.bincount(numbers[covered], minlength=len(types))
-        rows = np.flatnonzero(
-            covered & (long & (counts > 1))[numbers]
-        )  # word indices of the queries
-        hits = np.zeros(0, dtype=bool)
-        if len(rows):
-            candidates = np.flatnonzero(covered)
-            unit = unit_rows(vectors.data, None if covered.all() else candidates)
-            places, none = np.searchsorted(candidates, rows), np.zeros(0, dtype=np.int64)
-            # Unless several vectors are equal, one of the two nearest neighbours of a query is the
-            # query itself.
-            found = cosine_neighbours(unit[places], unit, n_best=2, target_queries=none).targets
-            other = candidates[np.where(found[:, 0] == places, found[:, 1], found[:, 0])]
-            hits = numbers[other] == numbers[rows]
-        sentence, n = np.searchsorted(vectors.offsets, rows, side="right") - 1, len(self.text)
-        sums = np.stack(
-            [np.bincount(sentence, weights=w, minlength=n) for w in (hits, np.ones(len(rows)))],
+        queries = self._queries(covered)
+        hits = self._hits(vectors, queries)
+        sentence = np.searchsorted(vectors.offsets, queries, side="right") - 1
+        n_sentences = len(self.text)
+        # Number of correct answers and of queries in each sentence.
+        counts = np.stack(
+            [
+                np.bincount(sentence, weights=hits, minlength=n_sentences),
+                np.bincount(sentence, minlength=n_sentences),
+            ],
             axis=1,
         )
         settings = {
@@ -141,30 +130,64 @@ class Consistency(Task):
             "bootstrap": self.bootstrap,
             **(about or {}),
         }
-        measured = measure(sums, accuracy, samples=self.bootstrap)
-        lang, n = (self.text.lang,), len(rows)
-        return [
-            Score(
-                "consistency",
-                self.data,
-                lang,
-                "same-form",
-                *measured.ends,
-                n,
-                self.seed,
-                settings,
-                **measured.kept,
-            )
-        ]
+        score = measure(counts, accuracy, samples=self.bootstrap).score(
+            task="consistency",
+            data=self.data,
+            languages=(self.text.lang,),
+            metric="same-form",
+            n=len(queries),
+            seed=self.seed,
+            settings=settings,
+        )
+        return [score]
+
+    def _queries(self, covered: np.ndarray) -> np.ndarray:
+        """Return the word indices of the queries, int64 `[n_queries]`.
+
+        Args:
+            covered: mask of the words that have a vector, bool `[n_words]`.
+        """
+        numbers, types = self._types
+        counts = np.bincount(numbers[covered], minlength=len(types))
+        is_query_type = np.zeros(len(types), dtype=bool)
+        for number, word in enumerate(types):
+            has_letter = any(character.isalpha() for character in word)
+            is_query_type[number] = len(word) >= self.letters and has_letter
+        is_query_type &= counts > 1  # a word that occurs once has no other occurrence
+        return np.flatnonzero(covered & is_query_type[numbers])
+
+    def _hits(self, vectors: Embeddings, queries: np.ndarray) -> np.ndarray:
+        """Return whether the nearest other word of each query has its word type, bool
+        `[n_queries]`.
+        """
+        if not len(queries):
+            return np.zeros(0, dtype=bool)
+        numbers, _ = self._types
+        covered = covered_words(vectors)
+        candidates = np.flatnonzero(covered)
+        unit = unit_rows(vectors.data, None if covered.all() else candidates)
+        query_rows = np.searchsorted(candidates, queries)
+        # Unless several vectors are equal, one of the two nearest neighbours of a query is the
+        # query itself.
+        no_queries = np.zeros(0, dtype=np.int64)
+        nearest, second = cosine_neighbours(
+            unit[query_rows], unit, n_best=2, target_queries=no_queries
+        ).targets.T
+        other = candidates[np.where(nearest == query_rows, second, nearest)]
+        return numbers[other] == numbers[queries]
 
     def news(self, scores: Sequence[Score]) -> Iterator[str]:
         n = scores[0].n
         line = f"{self.data} {self.text.lang}: {n:,} occurrences of repeated words"
-        short = f"; if most words have fewer than {self.letters} letters, try --option letters=1"
-        yield line if n else line + short
+        if not n:
+            line += (
+                f"; if most words have fewer than {self.letters} letters, try --option letters=1"
+            )
+        yield line
 
     @cached_property
     def _types(self) -> tuple[np.ndarray, list[str]]:
+        """Index of each word's lower-cased type, int64 `[n_words]`, and the list of types."""
         return word_types(self.text)
 
     @cached_property

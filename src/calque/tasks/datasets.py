@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from calque.annotated import Labels
+    from calque.text import Sentences
 
 D = TypeVar("D")
 
@@ -37,9 +38,10 @@ class Dataset(Generic[D]):
 
 def read_datasets(
     files: Sequence[str],
+    *,
     read: Callable[[str, str], Any],
     max_texts: int | None,
-    known: dict[tuple[str, str, int | None], Any],
+    cache: dict[tuple[str, str, int | None], Any],
     say: Say,
 ) -> list[Dataset[Any]]:
     """Read annotated files.
@@ -47,8 +49,9 @@ def read_datasets(
     Args:
         files: paths with the language in the file name (`panx.dev.de.tsv`) or before the path
             (`de=dev.tsv`).
+        read: function that reads the data from a path and its language.
         max_texts: maximum number of texts to use from each file, evenly spaced; default: all.
-        known: cache of data sets, because a file may be used twice, for example for development and
+        cache: data sets that were already read, because a file may be used twice, for example for development and
             for testing.
 
     Raises:
@@ -58,21 +61,26 @@ def read_datasets(
     for file in files:
         lang, path = language_and_path(file)
         key = lang, path, max_texts
-        if key not in known:
+        if key not in cache:
             data: Any = read(path, lang)
-            n, repaired = len(data), getattr(data, "repaired", 0)
-            chosen = spread_over(n, max_texts)
+            chosen = spread_over(len(data), max_texts)
             used = "" if chosen is None else f", of which {len(chosen):,} are used"
-            say(f"{path}: {n:,} texts in {lang}{used}")
-            if repaired:
-                # Shown even with -q, because the scores count the changed spans.
-                kinds = "invalid at their position, or slots that end inside a word"
-                warnings.warn(
-                    CalqueWarning(f"{path}: {repaired:,} tags repaired ({kinds})"), stacklevel=2
-                )
-            known[key] = data if chosen is None else data.take(chosen)
-        datasets.append(Dataset(name_of(path), lang, known[key]))
+            say(f"{path}: {len(data):,} texts in {lang}{used}")
+            _warn_of_repaired_tags(path, data)
+            cache[key] = data if chosen is None else data.take(chosen)
+        datasets.append(Dataset(name_of(path), lang, cache[key]))
     return datasets
+
+
+def _warn_of_repaired_tags(path: str, data: Any) -> None:
+    """Warn if a reader repaired tags. The warning is shown even with -q, because the scores count
+    the changed spans.
+    """
+    repaired = getattr(data, "repaired", 0)
+    if repaired:
+        causes = "invalid at their position, or slots that end inside a word"
+        message = f"{path}: {repaired:,} tags repaired ({causes})"
+        warnings.warn(CalqueWarning(message), stacklevel=3)
 
 
 def repaired_tags(
@@ -81,22 +89,27 @@ def repaired_tags(
     """Return the number of repaired tags in the training, development and test files, for the
     record of a score.
     """
-    parts = {"train": train, "dev": dev, "test": [test]}
-    return {part: sum(each.data.repaired for each in several) for part, several in parts.items()}
+
+    def total(datasets: Sequence[Dataset[Any]]) -> int:
+        return sum(dataset.data.repaired for dataset in datasets)
+
+    return {"train": total(train), "dev": total(dev), "test": test.data.repaired}
 
 
 def number_or_name(column: str | None) -> int | str | None:
     """Convert a column number to an integer; return a column name or None unchanged."""
-    return int(column) if column is not None and column.isdecimal() else column
+    if column is not None and column.isdecimal():
+        return int(column)
+    return column
 
 
 def codes_of(
     labels: Labels,
     names: Sequence[str],
-    each: Dataset[Any],
+    dataset: Dataset[Any],
     lengths: np.ndarray,
     remedy: str,
-    kind_of: Callable[[str], str] = str,
+    name_in_rename: Callable[[str], str] = str,
 ) -> np.ndarray:
     """Return the labels of a data set as indices into `names`.
 
@@ -104,36 +117,44 @@ def codes_of(
         lengths: number of labels in each text, int64 `[n_texts]`.
         remedy: second remedy that the error message suggests, with `{kind}` as a placeholder for
             the unknown label.
-        kind_of: function that returns the name that `--rename` expects for a label.
+        name_in_rename: function that returns the name that `--rename` expects for a label.
 
     Raises:
         InputError: a label is not in `names`; the message contains the line number of the label.
     """
     codes = labels.among(names)
-    wrong = np.flatnonzero(codes < 0)
-    if len(wrong):
-        text = int(np.searchsorted(np.cumsum(lengths), wrong[0], side="right"))
-        line = None if each.data.lines is None else int(each.data.lines[text])
-        label = labels[int(wrong[0])]
-        kinds = sorted({kind_of(name) for name in names if name != "O"})
-        shown = ", ".join(kinds[:12]) + (", …" if len(kinds) > 12 else "")
-        fact = f"label {label!r} is not in the training text, which has labels {shown}"
-        kind = kind_of(label)
-        remedies = f"rename it (--rename {kind}=…), or {remedy.format(kind=kind)}"
-        raise InputError(f"{fact}; {remedies}", path=each.data.path or each.name, line=line)
-    return codes
+    unknown = np.flatnonzero(codes < 0)
+    if not len(unknown):
+        return codes
+    label = labels[int(unknown[0])]
+    text = int(np.searchsorted(np.cumsum(lengths), unknown[0], side="right"))
+    lines = dataset.data.lines
+    line = None if lines is None else int(lines[text])
+    known = sorted({name_in_rename(name) for name in names if name != "O"})
+    shown = ", ".join(known[:12])
+    if len(known) > 12:
+        shown += ", …"
+    fact = f"label {label!r} is not in the training text, which has labels {shown}"
+    name = name_in_rename(label)
+    remedies = f"rename it (--rename {name}=…), or {remedy.format(kind=name)}"
+    raise InputError(f"{fact}; {remedies}", path=dataset.data.path or dataset.name, line=line)
 
 
 def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
     """Warn if a test set overlaps with a training text. Languages are ignored, because a declared
     language can be wrong.
     """
-    for each in trained:
-        tested, others = (
-            getattr(text.data, "texts", None) or (text.data.sentences,) for text in (test, each)
-        )
-        if len(tested) == len(others):
-            warn_of_overlap(test.name, shared_texts(tested, others), each.name)
+    test_columns = _text_columns(test)
+    for train in trained:
+        train_columns = _text_columns(train)
+        if len(test_columns) == len(train_columns):
+            warn_of_overlap(test.name, shared_texts(test_columns, train_columns), train.name)
+
+
+def _text_columns(dataset: Dataset[Any]) -> Sequence[Sentences]:
+    """Return the columns of texts of a data set, such as premises and hypotheses."""
+    texts = getattr(dataset.data, "texts", None)
+    return texts or (dataset.data.sentences,)
 
 
 class Answers:
@@ -158,11 +179,15 @@ class Answers:
     @classmethod
     def joined(cls, parts: Sequence[Answers]) -> Answers:
         """Concatenate the answers of several data sets."""
-        words, texts = (
-            {name: np.concatenate([answers[name] for answers in several]) for name in several[0]}
-            for several in ([part.words for part in parts], [part.texts for part in parts])
+
+        def concatenated(arrays: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+            return {name: np.concatenate([part[name] for part in arrays]) for name in arrays[0]}
+
+        return cls(
+            np.concatenate([part.lengths for part in parts]),
+            words=concatenated([part.words for part in parts]),
+            texts=concatenated([part.texts for part in parts]),
         )
-        return cls(np.concatenate([part.lengths for part in parts]), words=words, texts=texts)
 
     def of_words(self, name: str, numbers: np.ndarray) -> Tensor:
         """Return the answers for all words of the given texts, int64 `[W]`."""

@@ -65,16 +65,16 @@ class Inputs:
         """Names of the file attributes that are not empty."""
         return [name for name in FILES if getattr(self, name)]
 
-    def only(self, kind: str) -> str:
-        """Return the file in the attribute named `kind`; raise a `SettingError` if there is not
-        exactly one file.
+    def only(self, name: str) -> str:
+        """Return the file in the attribute `name`; raise a `SettingError` if there is not exactly
+        one file.
         """
-        files = getattr(self, kind)
+        files = getattr(self, name)
         if len(files) != 1:
-            raise SettingError(f"--{kind} must be exactly one file, got {len(files)}")
+            raise SettingError(f"--{name} must be exactly one file, got {len(files)}")
         return files[0]
 
-    def each(self) -> list[Self]:
+    def per_test_text(self) -> list[Self]:
         """Return separate inputs for each parallel test text, with its languages, links, training
         and development text. A test text in several languages (TMX file, folder or common prefix of
         several files) is used with each pair of `langs`.
@@ -90,22 +90,21 @@ class Inputs:
                 "test.en-de.tsv"
             )
         n = max(len(self.test), len(self.langs))
-        tests, langs = _for_each(self.test, n, "--test"), list(self.langs)
+        tests = _per_test_text(self.test, n, "--test")
+        langs = list(self.langs)
         check_pairs(tests, langs)
         if self.links and len(self.links) != n:
             raise SettingError(
                 f"--links must have one file for each of the {n} test texts, got {len(self.links)}"
             )
-        train = _for_each(self.train, n, "--train") if self.train else []
-        dev = _for_each(self.dev, n, "--dev") if self.dev else []
+        train = _per_test_text(self.train, n, "--train") if self.train else []
+        dev = _per_test_text(self.dev, n, "--dev") if self.dev else []
+        if self.train_links and not train:
+            raise SettingError("--train-links requires --train")
         if self.train_links and len(self.train_links) != len(train):
-            fact = (
-                f"must be {len(train)} files, got {len(self.train_links)}"
-                if train
-                else "requires --train"
-            )
             raise SettingError(
-                f"--train-links {fact}{'; set one for each training text' if train else ''}"
+                f"--train-links must be {len(train)} files, got {len(self.train_links)}; set one "
+                "for each training text"
             )
         return [
             replace(
@@ -122,7 +121,11 @@ class Inputs:
 
     def corpora(self) -> list[tuple[str, ParallelCorpus]]:
         """Return the name and the content of each parallel test text."""
-        return [(one.test[0], self.words.read(one.test[0], one.langs[0])) for one in self.each()]
+        named_corpora = []
+        for inputs in self.per_test_text():
+            name = inputs.test[0]
+            named_corpora.append((name, self.words.read(name, inputs.langs[0])))
+        return named_corpora
 
 
 #: attributes that contain file paths
@@ -139,7 +142,7 @@ FILES = (
 )
 #: names that the options of a task must not have: the attributes of `Inputs` and of `Inputs.words`
 FIELDS = (
-    *(each.name for each in fields(Inputs)),
+    *(field.name for field in fields(Inputs)),
     "model",
     "symmetrize",
     "pretokenized",
@@ -150,10 +153,10 @@ FIELDS = (
 )
 
 
-def _for_each(given: Sequence[T], n: int, option: str) -> list[T]:
+def _per_test_text(values: Sequence[T], n: int, option: str) -> list[T]:
     """Return one value for each of the `n` test texts, repeating the value if there is only one."""
-    if len(given) not in (1, n):
+    if len(values) not in (1, n):
         raise SettingError(
-            f"{option} must be set once, or once for each of the {n} test texts, got {len(given)}"
+            f"{option} must be set once, or once for each of the {n} test texts, got {len(values)}"
         )
-    return list(given) * n if len(given) == 1 else list(given)
+    return list(values) * n if len(values) == 1 else list(values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -21,6 +22,7 @@ from calque.input_texts import check_pairs, read_languages, skipped
 from calque.progress import bar
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure_all
+from calque.tasks.overlap import covered_words
 from calque.tasks.reporting import LEXICON
 from calque.text import Sentences
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
 
 _CELLS = 40_000_000  # maximum number of similarity values in memory
-_MOST = 200_000  # default number of candidates, as in MUSE and vecmap
+_MAX_CANDIDATES = 200_000  # default number of candidates, as in MUSE and vecmap
 # number of candidates whose neighbourhoods are searched between two updates of the progress bar
 _BLOCK = 8192
 _TIE = 1e-6  # similarities that differ by less count as equal, because they are computed in float32
@@ -85,7 +87,7 @@ class Lexicon(Task):
         *,
         texts: Mapping[str, Sentences] | None = None,
         candidates: CandidateWords = "all",
-        max_candidates: int = _MOST,
+        max_candidates: int = _MAX_CANDIDATES,
         similarity: Literal["csls", "cosine"] = "csls",
         lower: bool = False,
         k: int = 10,
@@ -125,7 +127,7 @@ class Lexicon(Task):
         *,
         similarity: Literal["csls", "cosine"] = "csls",
         candidates: CandidateWords = "all",
-        max_candidates: int = _MOST,
+        max_candidates: int = _MAX_CANDIDATES,
         entries: Sequence[int] = (0,),
         lower: bool = False,
         on_error: Literal["raise", "skip"] = "raise",
@@ -144,15 +146,19 @@ class Lexicon(Task):
             raise SettingError(f"{inputs.task} requires --langs, e.g. --langs en de")
         test = inputs.only("test")
         check_pairs(inputs.test, inputs.langs)
-        (langs,), words, (start, stop) = inputs.langs, inputs.words, (*entries, None)[:2]
-        dictionary = by_frequency(
-            read_dictionary(test, langs=langs, on_error=on_error), int(start or 0), stop
-        )
+        (langs,) = inputs.langs
+        start = entries[0]
+        stop = entries[1] if len(entries) > 1 else None
+        dictionary = read_dictionary(test, langs=langs, on_error=on_error)
+        dictionary = by_frequency(dictionary, start, stop)
         texts = None
         if inputs.text:
-            files = map(language_and_path, inputs.text)
+            words = inputs.words
             texts = read_languages(
-                files, pretokenized=words.pretokenized, limit=words.limit, say=inputs.say
+                [language_and_path(file) for file in inputs.text],
+                pretokenized=words.pretokenized,
+                limit=words.limit,
+                say=inputs.say,
             )
         task = cls(
             dictionary,
@@ -163,17 +169,17 @@ class Lexicon(Task):
             lower=lower,
             data=Path(test).name,
         )
-        texts_used = [Path(text).name for text in inputs.text]
-        sentences = [len(text) for text in (texts or {}).values()]
+        end = "" if stop is None else stop
         task.notes = {
-            "entries": f"{start}-{'' if stop is None else stop}",
-            "text": texts_used,
-            "text_sentences": sentences,
+            "entries": f"{start}-{end}",
+            "text": [Path(file).name for file in inputs.text],
+            "text_sentences": [len(text) for text in (texts or {}).values()],
         }
         return [task]
 
     def news(self, scores: Sequence[Score]) -> Iterator[str]:
-        left_out, path = scores[0].settings["left_out"], self.dictionary.path
+        left_out = scores[0].settings["left_out"]
+        path = self.dictionary.path
         yield f"{path}: {scores[0].n:,} source words"
         if self.repeated:
             yield f"{path}: {self.repeated:,} repeated entries count once"
@@ -193,7 +199,7 @@ class Lexicon(Task):
         source, target = self._sides(encoder, progress=progress)
         gold, left_out = self._gold(source, target)
         if not gold:
-            raise SettingError(self._nothing())
+            raise SettingError(self._nothing_to_measure())
         ranks = self._ranks(source.vectors, target.vectors, gold, progress=progress)
         about = {
             "similarity": self.similarity,
@@ -211,27 +217,39 @@ class Lexicon(Task):
             "target_words_without_vector": target.n_missing,
             **about_encoder(encoder),
         }
-        metrics = [
-            ("p@1", ranks <= 1),
-            ("p@5", ranks <= 5),
-            ("p@10", ranks <= 10),
-            ("mrr", 1 / ranks),
+        # Contribution of each source word to a metric, which is its mean over source words.
+        contributions = {
+            "p@1": ranks <= 1,
+            "p@5": ranks <= 5,
+            "p@10": ranks <= 10,
+            "mrr": 1 / ranks,
+        }
+        statistics = [
+            (np.stack([values, np.ones(len(ranks))], axis=1), accuracy)
+            for values in contributions.values()
         ]
-        sums = [(np.stack([right, np.ones(len(ranks))], axis=1), accuracy) for _, right in metrics]
-        found = zip(metrics, measure_all(sums, samples=self.bootstrap), strict=True)
-        langs, n = self.dictionary.langs, len(ranks)
+        measured = measure_all(statistics, samples=self.bootstrap)
         return [
-            Score("lexicon", self.data, langs, metric, *each.ends, n, self.seed, about, **each.kept)
-            for (metric, _), each in found
+            value.score(
+                task="lexicon",
+                data=self.data,
+                languages=self.dictionary.langs,
+                metric=metric,
+                n=len(ranks),
+                seed=self.seed,
+                settings=about,
+            )
+            for metric, value in zip(contributions, measured, strict=True)
         ]
 
-    def _nothing(self) -> str:
+    def _nothing_to_measure(self) -> str:
         """Return the error message for a dictionary without a usable entry."""
         name = self.dictionary.path or self.data or "the dictionary"
-        where = f"is in the texts in {' and '.join(self.dictionary.langs)}"
         if self.texts is None:
-            where = "consists of two words with vectors"
-        fact = f"{name}: none of its {len(self.dictionary):,} entries {where}"
+            lacking = "consists of two words with vectors"
+        else:
+            lacking = f"is in the texts in {' and '.join(self.dictionary.langs)}"
+        fact = f"{name}: none of its {len(self.dictionary):,} entries {lacking}"
         return f"{fact}, so there is nothing to measure; check the languages"
 
     # -- words and their vectors
@@ -241,44 +259,44 @@ class Lexicon(Task):
         those of the dictionary.
         """
         anchors = []
-        for lang, words in zip(
+        words_by_language = zip(
             self.dictionary.langs, (self.dictionary.source, self.dictionary.target), strict=True
-        ):
-            text = (
-                one_word_sentences(dict.fromkeys(words), lang)
-                if self.texts is None
-                else self.texts[lang]
-            )
+        )
+        for lang, words in words_by_language:
+            if self.texts is None:
+                text = one_word_sentences(dict.fromkeys(words), lang)
+            else:
+                text = self.texts[lang]
+            # The text is encoded in its original case; only the word types are lower-cased.
             embeddings = encoder.encode(text, progress=progress)
             if self.lower:
-                text = Sentences.of(
-                    [[word.lower() for word in sentence.words] for sentence in text], lang
-                )
+                text = _lower_cased(text)
             anchors.append(anchors_of(text, embeddings, most=self.max_candidates))
         return anchors[0], anchors[1]
 
     def _sides(self, encoder: Encoder, *, progress: bool) -> tuple[_Words, _Words]:
         """Return the words of both languages with their vectors."""
-        langs, words = self.dictionary.langs, (self.dictionary.source, self.dictionary.target)
+        source_words, target_words = self.dictionary.source, self.dictionary.target
         if self.texts is None and self.candidates == "all":
-            stored = [_stored_words(encoder, lang) for lang in langs]
-            if stored[0] is not None and stored[1] is not None:
-                source = self._of_list(encoder, langs[0], stored[0], words[0], progress=progress)
-                target = self._of_list(encoder, langs[1], stored[1], words[1], progress=progress)
-                return source, target
+            source_lang, target_lang = self.dictionary.langs
+            source_list = _stored_words(encoder, source_lang)
+            target_list = _stored_words(encoder, target_lang)
+            if source_list is not None and target_list is not None:
+                encode = partial(self._stored_side, encoder, progress=progress)
+                return (
+                    encode(source_lang, source_list, source_words),
+                    encode(target_lang, target_list, target_words),
+                )
         origin = "dictionary" if self.texts is None else "text"
-        sides = []
-        for anchors, asked in zip(self.anchors(encoder, progress=progress), words, strict=True):
-            rows = {word: row for row, word in enumerate(anchors.words)}
-            sides.append(_Words(anchors.vectors, {word: rows.get(word) for word in asked}, origin))
-        return sides[0], sides[1]
+        source, target = self.anchors(encoder, progress=progress)
+        return _with_rows(source, source_words, origin), _with_rows(target, target_words, origin)
 
-    def _of_list(
+    def _stored_side(
         self,
         encoder: Encoder,
         lang: str,
         stored: Sequence[str],
-        asked: Sequence[str],
+        dictionary_words: Sequence[str],
         *,
         progress: bool,
     ) -> _Words:
@@ -289,27 +307,27 @@ class Lexicon(Task):
         spelling. A word that is stored itself, but is not among the most frequent words, is left
         out.
         """
-        chosen: dict[
-            str, str
-        ] = {}  # maps a word, lower-cased if `lower` is set, to its most frequent spelling
+        # maps a word, lower-cased if `lower` is set, to its most frequent spelling
+        spelling_of: dict[str, str] = {}
         for word in stored:
-            chosen.setdefault(word.lower() if self.lower else word, word)
-            if len(chosen) == self.max_candidates:
+            spelling_of.setdefault(word.lower() if self.lower else word, word)
+            if len(spelling_of) == self.max_candidates:
                 break
-        rows = {word: row for row, word in enumerate(chosen)}
-        row_of: dict[str, int | None] = {word: rows.get(word) for word in asked}
-        in_list = set(stored)
-        absent = [
-            word
-            for word, row in row_of.items()
-            if row is None and word not in in_list and word.lower() in rows
-        ]
+        rows = {word: row for row, word in enumerate(spelling_of)}
+        row_of = {word: rows.get(word) for word in dictionary_words}
+        all_stored = set(stored)
+        absent = []
+        for word, row in row_of.items():
+            if row is None and word not in all_stored and word.lower() in rows:
+                absent.append(word)
         if absent:
-            found = encoder.encode(one_word_sentences(absent, lang)).covered
-            for number, word in enumerate(absent):
-                if found is None or found[number]:
+            # The encoder decides whether it falls back to the lower-cased spelling.
+            covered = covered_words(encoder.encode(one_word_sentences(absent, lang)))
+            for word, has_vector in zip(absent, covered, strict=True):
+                if has_vector:
                     row_of[word] = rows[word.lower()]
-        embeddings = encoder.encode(one_word_sentences(chosen.values(), lang), progress=progress)
+        sentences = one_word_sentences(spelling_of.values(), lang)
+        embeddings = encoder.encode(sentences, progress=progress)
         return _Words(embeddings.data, row_of, "vectors")
 
     def _gold(self, source: _Words, target: _Words) -> tuple[dict[int, list[int]], int]:
@@ -319,11 +337,11 @@ class Lexicon(Task):
         gold: dict[int, set[int]] = {}
         left_out = 0
         for word, translation in zip(self.dictionary.source, self.dictionary.target, strict=True):
-            a, b = source.row_of[word], target.row_of[translation]
-            if a is None or b is None:
+            row, translation_row = source.row_of[word], target.row_of[translation]
+            if row is None or translation_row is None:
                 left_out += 1
             else:
-                gold.setdefault(a, set()).add(b)
+                gold.setdefault(row, set()).add(translation_row)
         return {row: sorted(gold[row]) for row in sorted(gold)}, left_out
 
     # -- search
@@ -339,22 +357,26 @@ class Lexicon(Task):
         """Return the rank of each source word's best gold translation, counted from 1, float64
         `[n_queries]`.
         """
-        x, y = (torch.from_numpy(unit_rows(side)) for side in (source, target))
+        x, y = torch.from_numpy(unit_rows(source)), torch.from_numpy(unit_rows(target))
         hubness = torch.zeros(len(y))
         if self.similarity == "csls":
             hubness = _hubness(y, x, self.k, progress=progress)
         queries, ranks = list(gold), []
-        step = max(1, _CELLS // len(y))
-        for start in range(0, len(queries), step):
-            part = queries[start : start + step]
+        block_size = max(1, _CELLS // len(y))
+        for start in range(0, len(queries), block_size):
+            block = queries[start : start + block_size]
+            # CSLS(x, y) = 2·cos(x, y) − r(x) − r(y) (Conneau et al. 2018a, Eq. 3). The term r(x) is
+            # the same for all candidates of a query, so it does not change the ranks.
             with full_precision():
-                similarities = (2 * x[part] @ y.T).sub_(hubness)
-            for query, scores in zip(part, similarities, strict=True):
-                of_gold = scores[gold[query]]
-                least = of_gold.max() - _TIE
+                similarities = (2 * x[block] @ y.T).sub_(hubness)
+            for query, candidate_scores in zip(block, similarities, strict=True):
+                gold_scores = candidate_scores[gold[query]]
+                threshold = gold_scores.max() - _TIE
                 # Candidates with the same similarity are ranked before the gold word, so a tie
-                # counts as wrong.
-                ranks.append(int((scores >= least).sum()) - int((of_gold >= least).sum()) + 1)
+                # counts as wrong. Other gold words are not.
+                n_above = int((candidate_scores >= threshold).sum())
+                n_gold_above = int((gold_scores >= threshold).sum())
+                ranks.append(n_above - n_gold_above + 1)
         return np.array(ranks, dtype=np.float64)
 
 
@@ -379,7 +401,14 @@ class _Words:
         return sum(row is None for row in self.row_of.values())
 
 
+def _with_rows(anchors: Anchors, dictionary_words: Sequence[str], origin: str) -> _Words:
+    rows = {word: row for row, word in enumerate(anchors.words)}
+    row_of = {word: rows.get(word) for word in dictionary_words}
+    return _Words(anchors.vectors, row_of, origin)
+
+
 def _stored_words(encoder: Encoder, lang: str) -> Sequence[str] | None:
+    """Return the words that an encoder stores for a language, or None if it has no such list."""
     # Encoders from other packages need not be subclasses of `Encoder`.
     return encoder.stored_words(lang) if hasattr(encoder, "stored_words") else None
 
@@ -389,14 +418,12 @@ def _hubness(y: torch.Tensor, x: torch.Tensor, k: int, *, progress: bool) -> tor
     `[len(y)]`.
     """
     hubness = torch.zeros(len(y))
-    with bar(
-        len(y), unit="word", title="neighbourhoods", show=progress and len(y) > _BLOCK
-    ) as counter:
+    show = progress and len(y) > _BLOCK
+    with bar(len(y), unit="word", title="neighbourhoods", show=show) as counter:
         for start in range(0, len(y), _BLOCK):
             products, _ = largest_products(y[start : start + _BLOCK], x, k)
-            hubness[start : start + _BLOCK] = torch.from_numpy(
-                products.mean(axis=1, dtype=np.float64)
-            ).float()
+            means = torch.from_numpy(products.mean(axis=1, dtype=np.float64))
+            hubness[start : start + _BLOCK] = means.float()
             counter.update(len(products))
     return hubness
 
@@ -404,6 +431,11 @@ def _hubness(y: torch.Tensor, x: torch.Tensor, k: int, *, progress: bool) -> tor
 def one_word_sentences(words: Iterable[str], lang: str) -> Sentences:
     """Return a text with one sentence for each word."""
     return Sentences.of([[word] for word in words], lang)
+
+
+def _lower_cased(text: Sentences) -> Sentences:
+    sentences = ([word.lower() for word in sentence.words] for sentence in text)
+    return Sentences.of(sentences, text.lang)
 
 
 def distinct_entries(dictionary: Dictionary, *, lower: bool = False) -> Dictionary:
@@ -417,7 +449,9 @@ def distinct_entries(dictionary: Dictionary, *, lower: bool = False) -> Dictiona
     if lower:
         pairs = [(word.lower(), translation.lower()) for word, translation in pairs]
     pairs = list(dict.fromkeys(pairs))
-    return replace(dictionary, source=tuple(a for a, _ in pairs), target=tuple(b for _, b in pairs))
+    source = tuple(word for word, _ in pairs)
+    target = tuple(translation for _, translation in pairs)
+    return replace(dictionary, source=source, target=target)
 
 
 def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictionary:
@@ -427,15 +461,18 @@ def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictio
     Raises:
         SettingError: the dictionary has no source words in this range.
     """
-    order = {word: k for k, word in enumerate(dict.fromkeys(dictionary.source))}
-    stop = len(order) if stop is None else stop
-    chosen = [k for k, word in enumerate(dictionary.source) if start <= order[word] < stop]
+    source_words = list(dict.fromkeys(dictionary.source))
+    if stop is None:
+        stop = len(source_words)
+    chosen = {word for index, word in enumerate(source_words) if start <= index < stop}
     if not chosen:
         name = dictionary.path or "dictionary"
         raise SettingError(
-            f"{name}: entries must be within its {len(order):,} source words, got {start} to {stop}"
+            f"{name}: entries must be within its {len(source_words):,} source words, got {start} "
+            f"to {stop}"
         )
-    source, target = (
-        tuple(side[k] for k in chosen) for side in (dictionary.source, dictionary.target)
-    )
+    pairs = zip(dictionary.source, dictionary.target, strict=True)
+    kept = [(word, translation) for word, translation in pairs if word in chosen]
+    source = tuple(word for word, _ in kept)
+    target = tuple(translation for _, translation in kept)
     return replace(dictionary, source=source, target=target)

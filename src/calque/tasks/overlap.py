@@ -1,5 +1,5 @@
-"""Word types, and the overlap between test and training text: seen word pairs, identical words and
-shared sentences.
+"""Word types, and the overlap between test and training text: unseen word pairs, identical words
+and shared sentences.
 """
 
 from __future__ import annotations
@@ -45,10 +45,26 @@ def first_occurrences(sentences: Sentences) -> np.ndarray:
     return first
 
 
-def identical_words(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
-    """Return the mask of links between words that are identical in lower case, bool `[n_pairs]`."""
-    source, target = _linked_types(corpus, pairs, {})
-    return source == target
+# -- unseen, seen and identical word pairs
+# --------------------------------------------------------------------------------------------------
+def unseen_pairs(
+    corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs
+) -> np.ndarray:
+    """Decide which word pairs of a test text are *unseen*, and return their mask, bool `[n_pairs]`.
+
+    A word pair is unseen if both conditions hold:
+
+    - its two lower-cased word types differ (`identical_words`), so the pair cannot be found by
+      comparing spellings, and
+    - the two word types are never linked to each other in the training text (`seen_pairs`), so the
+      pair cannot have been memorised. Each word alone may occur in the training text.
+
+    Args:
+        corpus, pairs: test text and its word links.
+        train, train_pairs: training text and its word links.
+    """
+    seen = seen_pairs(corpus, pairs, train, train_pairs)
+    return ~seen & ~identical_words(corpus, pairs)
 
 
 def seen_pairs(
@@ -57,13 +73,39 @@ def seen_pairs(
     """Return the mask of links whose lower-cased word types are linked in the training text, bool
     `[n_pairs]`.
     """
+    # Both texts and both languages share one vocabulary, so each pair of types has one code.
     vocabulary: dict[str, int] = {}
-    texts = ((corpus, pairs), (train, train_pairs))
-    tested, trained = (_linked_types(text, links, vocabulary) for text, links in texts)
-    tested, trained = (source * len(vocabulary) + target for source, target in (tested, trained))
-    return np.isin(tested, trained)
+    source, target = _linked_types(corpus, pairs, vocabulary)
+    train_source, train_target = _linked_types(train, train_pairs, vocabulary)
+    size = len(vocabulary)
+    return np.isin(source * size + target, train_source * size + train_target)
 
 
+def identical_words(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:
+    """Return the mask of links between words that are identical in lower case, bool `[n_pairs]`."""
+    source, target = _linked_types(corpus, pairs, {})
+    return source == target
+
+
+def _linked_types(
+    corpus: ParallelCorpus, pairs: WordPairs, vocabulary: dict[str, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of the lower-cased types of each link's source word and target word, int64
+    `[n_pairs]` each.
+
+    Args:
+        vocabulary: indices of the word types, to which new types are added.
+    """
+    _, source, source_offsets = number_words(corpus.source, lower=True, vocabulary=vocabulary)
+    _, target, target_offsets = number_words(corpus.target, lower=True, vocabulary=vocabulary)
+    return (
+        source[source_offsets[pairs.sentence] + pairs.source],
+        target[target_offsets[pairs.sentence] + pairs.target],
+    )
+
+
+# -- sentences shared by test and training text
+# --------------------------------------------------------------------------------------------------
 def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarray:
     """Return the mask of sentence pairs of which at least one side occurs in the training text,
     bool `[n_sentences]`.
@@ -82,12 +124,14 @@ def shared_texts(test: Sequence[Sentences], train: Sequence[Sentences]) -> np.nd
     Args:
         test, train: columns of texts. A text pair counts as shared only if both columns match.
     """
-    texts = list(_texts(test))
-    known = (set(texts) - {""}).intersection(_texts(train))
-    return np.array([text in known for text in texts], dtype=bool)
+    texts = list(_joined_texts(test))
+    # Only the shared texts are kept, because the training text can be much larger.
+    shared = (set(texts) - {""}).intersection(_joined_texts(train))
+    return np.array([text in shared for text in texts], dtype=bool)
 
 
-def _texts(columns: Sequence[Sentences]) -> Iterator[str]:
+def _joined_texts(columns: Sequence[Sentences]) -> Iterator[str]:
+    """Yield each row of columns as one lower-cased string."""
     for row in zip(*columns, strict=True):
         yield "\t".join(" ".join(sentence.words) for sentence in row).lower().strip()
 
@@ -104,22 +148,10 @@ def warn_of_overlap(test: str, shared: np.ndarray, train: str) -> None:
     Args:
         shared: mask of the test sentences that occur in the training text.
     """
-    n = int(shared.sum())
-    if n > MUCH * len(shared):
+    n_shared = int(shared.sum())
+    if n_shared > MUCH * len(shared):
         message = (
-            f"{test}: {n:,} of {len(shared):,} test sentences are in the training text {train}; "
+            f"{test}: {n_shared:,} of {len(shared):,} test sentences are in the training text {train}; "
             "the scores partly measure memorisation; test on different text"
         )
         warnings.warn(OverlapWarning(message), stacklevel=3)
-
-
-def _linked_types(
-    corpus: ParallelCorpus, pairs: WordPairs, vocabulary: dict[str, int]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of the lower-cased types of each link's source word and target word."""
-    _, source, source_offsets = number_words(corpus.source, lower=True, vocabulary=vocabulary)
-    _, target, target_offsets = number_words(corpus.target, lower=True, vocabulary=vocabulary)
-    return (
-        source[source_offsets[pairs.sentence] + pairs.source],
-        target[target_offsets[pairs.sentence] + pairs.target],
-    )

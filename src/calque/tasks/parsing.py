@@ -18,7 +18,7 @@ from calque.corpora import read_treebank
 from calque.nn.biaffine import MLP, Biaffine
 from calque.nn.pooling import sums
 from calque.nn.recurrent import StackedLSTM
-from calque.tasks.bootstrap import ratio
+from calque.tasks.bootstrap import Statistic, ratio
 from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.reporting import of_trained_heads
 from calque.tasks.zeroshot import ZeroShot
@@ -51,7 +51,9 @@ class Parsing(ZeroShot[Treebank]):
 
     name = "parsing"
     reporting = of_trained_heads("las")
-    statistics: Mapping[str, Any] = {
+    # The counts are the numbers of words with the correct head, with the correct head and relation,
+    # and of all words that are not punctuation.
+    statistics: Mapping[str, Statistic] = {
         "las": lambda counts: ratio(counts[..., 1], counts[..., 2]),
         "uas": lambda counts: ratio(counts[..., 0], counts[..., 2]),
     }
@@ -69,6 +71,7 @@ class Parsing(ZeroShot[Treebank]):
         dropout: float = 0.33,
         **protocol: Any,
     ):
+        # Settings of `ParsingHead`, which are also recorded with the scores.
         self.shape: dict[str, Any] = {
             "hidden": hidden,
             "layers": layers,
@@ -77,12 +80,15 @@ class Parsing(ZeroShot[Treebank]):
             "upos": upos,
             "dropout": dropout,
         }
-        self.relations = tuple(
-            sorted({name for each in train for name in each.data.relations.names})
-        )
+        relations: set[str] = set()
+        parts: set[str] = set()
+        for dataset in train:
+            relations.update(dataset.data.relations.names)
+            parts.update(dataset.data.upos.names)
+        self.relations = tuple(sorted(relations))
         # Part-of-speech tags that do not occur in the training text share an additional embedding,
         # the last one.
-        self.parts = tuple(sorted({name for each in train for name in each.data.upos.names}))
+        self.parts = tuple(sorted(parts))
         super().__init__(train, tests, **protocol)
 
     @staticmethod
@@ -101,8 +107,8 @@ class Parsing(ZeroShot[Treebank]):
     def sentences(self, data: Treebank) -> Sentences:
         return data.sentences
 
-    def answers(self, each: Dataset[Treebank]) -> Answers:
-        data = each.data
+    def answers(self, dataset: Dataset[Treebank]) -> Answers:
+        data = dataset.data
         parts = data.upos.among(self.parts)
         words, _ = data.sentences.flat()
         counted = [not _is_punctuation(word) for word in words.to_pylist()]
@@ -119,36 +125,33 @@ class Parsing(ZeroShot[Treebank]):
     def head(self, dim: int) -> nn.Module:
         return ParsingHead(dim, len(self.relations), len(self.parts), **self.shape)
 
-    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
+    def losses(self, head: nn.Module, batch: WordRows, answers: Answers) -> Tensor:
         assert isinstance(head, ParsingHead)
-        heads, relations, parts = (
-            answers.of_words(n, given.numbers) for n in ("heads", "relations", "parts")
-        )
-        states = head(given.rows, given.lengths, parts)
-        scores = (
-            head.arcs_of_words(states, given.lengths),
-            head.labels(states, heads, given.lengths),
-        )
-        arcs, labels = (
-            functional.cross_entropy(each, gold.to(each.device), reduction="none")
-            for each, gold in zip(scores, (heads, relations), strict=True)
-        )
-        return sums((arcs + labels)[:, None], given.lengths)[:, 0]
+        device = batch.rows.device
+        heads = answers.of_words("heads", batch.numbers)
+        relations = answers.of_words("relations", batch.numbers).to(device)
+        states = head(batch.rows, batch.lengths, answers.of_words("parts", batch.numbers))
+        arc_scores = head.arcs_of_words(states, batch.lengths)
+        label_scores = head.labels(states, heads, batch.lengths)
+        arc_losses = functional.cross_entropy(arc_scores, heads.to(device), reduction="none")
+        label_losses = functional.cross_entropy(label_scores, relations, reduction="none")
+        return sums((arc_losses + label_losses)[:, None], batch.lengths)[:, 0]
 
-    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+    def counts(self, head: nn.Module, batch: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(head, ParsingHead)
-        names = ("heads", "relations", "parts", "counted")
-        heads, relations, parts, counted = (answers.of_words(name, given.numbers) for name in names)
-        states = head(given.rows, given.lengths, parts)
-        lengths = given.lengths.numpy()
-        table = head.arcs(states, given.lengths).double().cpu().numpy()
-        predicted = torch.from_numpy(maximum_spanning_trees(table, lengths).astype(np.int64))
-        labels = head.labels(states, predicted, given.lengths).argmax(1).cpu()
-        attached = (predicted == heads) & (counted > 0)
-        labelled = attached & (labels == relations)
-        counts = sums(
-            torch.stack([attached, labelled, counted > 0], dim=1).double(), given.lengths
-        ).numpy()
+        heads = answers.of_words("heads", batch.numbers)
+        relations = answers.of_words("relations", batch.numbers)
+        is_counted = answers.of_words("counted", batch.numbers) > 0
+        states = head(batch.rows, batch.lengths, answers.of_words("parts", batch.numbers))
+        arc_scores = head.arcs(states, batch.lengths).double().cpu().numpy()
+        trees = maximum_spanning_trees(arc_scores, batch.lengths.numpy())
+        predicted_heads = torch.from_numpy(trees.astype(np.int64))
+        label_scores = head.labels(states, predicted_heads, batch.lengths)
+        predicted_relations = label_scores.argmax(1).cpu()
+        attached = (predicted_heads == heads) & is_counted
+        labelled = attached & (predicted_relations == relations)
+        by_word = torch.stack([attached, labelled, is_counted], dim=1).double()
+        counts = sums(by_word, batch.lengths).numpy()
         return {"las": counts, "uas": counts}
 
 
@@ -175,8 +178,10 @@ class ParsingHead(nn.Module):
         self.parts = nn.Embedding(n_parts + 1, upos) if upos else None
         self.lstm = StackedLSTM(dim + upos, hidden, layers, dropout=dropout)
         self.root = nn.Parameter(torch.randn(2 * hidden) * 0.1)
-        self.arc_dependent, self.arc_head = (MLP(2 * hidden, arc, dropout) for _ in range(2))
-        self.label_dependent, self.label_head = (MLP(2 * hidden, label, dropout) for _ in range(2))
+        self.arc_dependent = MLP(2 * hidden, arc, dropout)
+        self.arc_head = MLP(2 * hidden, arc, dropout)
+        self.label_dependent = MLP(2 * hidden, label, dropout)
+        self.label_head = MLP(2 * hidden, label, dropout)
         self.arc = Biaffine(arc, arc, 1, bias_right=False)
         self.label = Biaffine(label, label, n_relations)
 
@@ -191,9 +196,9 @@ class ParsingHead(nn.Module):
         """Return the score of every candidate head for each word, `[S, words, words + 1]`; see
         `Biaffine.arcs`.
         """
-        return self.arc.arcs(
-            *self._roles(states, lengths, self.arc_dependent, self.arc_head), lengths
-        )
+        dependents = self.arc_dependent(states, lengths)
+        heads = self._with_root(states, lengths, self.arc_head)
+        return self.arc.arcs(dependents, heads, lengths)
 
     def arcs_of_words(self, states: Tensor, lengths: Tensor) -> Tensor:
         """Return the head scores of all words, concatenated without padding rows, `[W, words +
@@ -209,21 +214,15 @@ class ParsingHead(nn.Module):
         Args:
             heads: position of each word's head, counted from 1, or 0 for the root, int64 `[W]`.
         """
-        return self.label.labels(
-            *self._roles(states, lengths, self.label_dependent, self.label_head),
-            heads.to(states.device),
-            lengths,
-        )
+        dependents = self.label_dependent(states, lengths)
+        head_vectors = self._with_root(states, lengths, self.label_head)
+        return self.label.labels(dependents, head_vectors, heads.to(states.device), lengths)
 
-    def _roles(
-        self, states: Tensor, lengths: Tensor, dependent: nn.Module, head: nn.Module
-    ) -> tuple[Tensor, Tensor]:
-        """Return the vectors of the words as dependents, and the vectors of the root and the words
-        as heads.
-        """
-        alone = torch.tensor([1])
+    def _with_root(self, states: Tensor, lengths: Tensor, projection: nn.Module) -> Tensor:
+        """Return the vectors of the root and of the words as heads."""
+        # The root comes first, as a sentence of one word. `Biaffine` relies on this order.
         with_root = torch.cat([self.root[None], states])
-        return dependent(states, lengths), head(with_root, torch.cat([alone, lengths]))
+        return projection(with_root, torch.cat([torch.tensor([1]), lengths]))
 
 
 @lru_cache(1 << 17)

@@ -17,7 +17,7 @@ from calque.corpora import read_probe
 from calque.errors import SettingError
 from calque.nn.probe import Probe, SpanRows
 from calque.offsets import offsets_of, ranges
-from calque.tasks.bootstrap import f1, ratio
+from calque.tasks.bootstrap import Statistic, f1, ratio
 from calque.tasks.datasets import Answers, Dataset, number_or_name, repaired_tags
 from calque.tasks.reporting import of_trained_heads
 from calque.tasks.zeroshot import ZeroShot
@@ -56,7 +56,7 @@ class ProbeAnswers(Answers):
         spans: spans of the targets, int64 `[n_targets, 1 or 2, 2]`, see `ProbeText`.
         gold: mask of each target's gold labels among the labels of the training text, bool
             `[n_targets, n_labels]`.
-        true: number of gold labels in each text, including labels that are not in the training
+        n_labels: number of gold labels in each text, including labels that are not in the training
             text, int64 `[n_texts]`.
     """
 
@@ -66,9 +66,9 @@ class ProbeAnswers(Answers):
         counts: np.ndarray,
         spans: np.ndarray,
         gold: np.ndarray,
-        true: np.ndarray,
+        n_labels: np.ndarray,
     ):
-        super().__init__(lengths, texts={"labels": true})
+        super().__init__(lengths, texts={"labels": n_labels})
         self.counts, self.spans, self.gold = counts, spans, gold
         self._first = offsets_of(counts)[:-1]
 
@@ -76,49 +76,61 @@ class ProbeAnswers(Answers):
     def of(cls, data: ProbeText, labels: Sequence[str]) -> ProbeAnswers:
         """Build the answers for a data set. The columns of `gold` are in the order of `labels`."""
         codes = data.labels.among(labels)
-        target = np.repeat(np.arange(len(data.spans)), np.diff(data.label_offsets))
-        gold = np.zeros((len(data.spans), len(labels)), dtype=bool)
-        gold[target[codes >= 0], codes[codes >= 0]] = True
+        n_targets = len(data.spans)
+        target_of_label = np.repeat(np.arange(n_targets), np.diff(data.label_offsets))
+        is_known = codes >= 0
+        gold = np.zeros((n_targets, len(labels)), dtype=bool)
+        gold[target_of_label[is_known], codes[is_known]] = True
         # A label that is listed twice for a target counts once.
-        distinct = np.unique(np.stack([target, data.labels.codes]), axis=1)
-        per_target = np.bincount(distinct[0], minlength=len(data.spans))
-        true = np.diff(offsets_of(per_target)[data.offsets])
+        distinct = np.unique(np.stack([target_of_label, data.labels.codes]), axis=1)
+        labels_per_target = np.bincount(distinct[0], minlength=n_targets)
+        labels_per_text = np.diff(offsets_of(labels_per_target)[data.offsets])
         return cls(
-            data.sentences.lengths(), np.diff(data.offsets), data.spans.astype(np.int64), gold, true
+            data.sentences.lengths(),
+            np.diff(data.offsets),
+            data.spans.astype(np.int64),
+            gold,
+            labels_per_text,
         )
 
     @classmethod
-    def joined(cls, parts: Sequence[Any]) -> ProbeAnswers:
-        arrays = (
-            [part.lengths, part.counts, part.spans, part.gold, part.texts["labels"]]
-            for part in parts
+    def joined(cls, parts: Sequence[ProbeAnswers]) -> ProbeAnswers:  # type: ignore[override]
+        return cls(
+            np.concatenate([part.lengths for part in parts]),
+            np.concatenate([part.counts for part in parts]),
+            np.concatenate([part.spans for part in parts]),
+            np.concatenate([part.gold for part in parts]),
+            np.concatenate([part.texts["labels"] for part in parts]),
         )
-        return cls(*(np.concatenate(several) for several in zip(*arrays, strict=True)))
 
-    def targets(self, given: WordRows) -> Targets:
-        """Return the targets in the given texts. Targets are skipped if one of their spans has no
+    def targets(self, batch: WordRows) -> Targets:
+        """Return the targets in a batch of texts. Targets are skipped if one of their spans has no
         word with a vector.
         """
-        counts = self.counts[given.numbers]
-        numbers = ranges(self._first[given.numbers], counts)
+        counts = self.counts[batch.numbers]
+        numbers = ranges(self._first[batch.numbers], counts)
         owner = np.repeat(np.arange(len(counts)), counts)
-        lengths, spans, order = given.lengths.numpy(), self.spans[numbers], None
-        if given.words is None:
+        lengths, spans = batch.lengths.numpy(), self.spans[numbers]
+        # `bounds` contains the first row and the end of each span, `[T, 1 or 2, 2]`.
+        order = None
+        if batch.words is None:
             bounds = offsets_of(lengths)[owner][:, None, None] + spans
         else:
             # Sort the rows by text and word, which makes each span a contiguous range of rows.
-            width = int(self.lengths[given.numbers].max(initial=0)) + 1
-            keys = np.repeat(np.arange(len(lengths)), lengths) * width + given.words
+            width = int(self.lengths[batch.numbers].max(initial=0)) + 1
+            keys = np.repeat(np.arange(len(lengths)), lengths) * width + batch.words
             order = np.argsort(keys, kind="stable")
             bounds = np.searchsorted(keys[order], owner[:, None, None] * width + spans)
         sizes = bounds[..., 1] - bounds[..., 0]
-        has = (sizes > 0).all(axis=1)
-        found = []
+        has_vectors = (sizes > 0).all(axis=1)
+        span_rows = []
         for k in range(spans.shape[1]):
-            rows = ranges(bounds[has, k, 0], sizes[has, k])
-            rows = rows if order is None else order[rows]
-            found.append(SpanRows(torch.from_numpy(rows), torch.from_numpy(sizes[has, k])))
-        return Targets(numbers[has], owner[has], found)
+            rows = ranges(bounds[has_vectors, k, 0], sizes[has_vectors, k])
+            if order is not None:
+                rows = order[rows]
+            span_sizes = torch.from_numpy(sizes[has_vectors, k])
+            span_rows.append(SpanRows(torch.from_numpy(rows), span_sizes))
+        return Targets(numbers[has_vectors], owner[has_vectors], span_rows)
 
 
 class KeyPointVectors(Embeddings):
@@ -134,7 +146,7 @@ class KeyPointVectors(Embeddings):
         self.words = words
 
     @classmethod
-    def joined(cls, parts: Sequence[Any]) -> KeyPointVectors:
+    def joined(cls, parts: Sequence[KeyPointVectors]) -> KeyPointVectors:  # type: ignore[override]
         return cls(Embeddings.joined(parts), np.concatenate([part.words for part in parts]))
 
 
@@ -164,7 +176,8 @@ class Probing(ZeroShot[ProbeText]):
     reporting = of_trained_heads("f1")
     rows = ("words", "key points")
     epochs = (20, 5)
-    statistics: Mapping[str, Any] = {
+    # The counts are the numbers of correct, predicted and gold labels.
+    statistics: Mapping[str, Statistic] = {
         "f1": f1,
         "precision": lambda counts: np.nan_to_num(ratio(counts[..., 0], counts[..., 1])),
         "recall": lambda counts: np.nan_to_num(ratio(counts[..., 0], counts[..., 2])),
@@ -181,22 +194,26 @@ class Probing(ZeroShot[ProbeText]):
         dev: Sequence[Dataset[ProbeText]] = (),
         **protocol: Any,
     ):
-        for each in (*train, *tests, *dev):
-            _check(each, train[0] if train else each)
+        for dataset in (*train, *tests, *dev):
+            _check(dataset, train[0] if train else dataset)
+        # Settings of `Probe`, which are also recorded with the scores.
         self.shape = {"width": width, "hidden": hidden, "dropout": dropout}
         self.probe = train[0].data.probe if train else ""
         self.spans = train[0].data.spans.shape[1] if train else 1
-        self.labels = tuple(sorted({name for each in train for name in each.data.labels.names}))
+        labels: set[str] = set()
+        for dataset in train:
+            labels.update(dataset.data.labels.names)
+        self.labels = tuple(sorted(labels))
         # Include the probe in the name, because score comparisons must distinguish different probes
         # of the same file.
-        tests = [replace(each, name=f"{each.name} ({self.probe})") for each in tests]
+        tests = [replace(test, name=f"{test.name} ({self.probe})") for test in tests]
         super().__init__(train, tests, dev=dev, **protocol)
         if not self.labels:
-            raise SettingError(
-                f"{', '.join(each.name for each in train)}: targets must have labels, got none"
-            )
-        n_texts = sum(len(each.data) for each in train)
-        self.per_text = sum(len(each.data.spans) for each in train) / n_texts
+            names = ", ".join(dataset.name for dataset in train)
+            raise SettingError(f"{names}: targets must have labels, got none")
+        n_texts = sum(len(dataset.data) for dataset in train)
+        n_targets = sum(len(dataset.data.spans) for dataset in train)
+        self.targets_per_text = n_targets / n_texts
 
     @staticmethod
     def read(
@@ -218,20 +235,24 @@ class Probing(ZeroShot[ProbeText]):
                 a data set column.
             subtypes: whether to keep the subtypes of relations, such as `nsubj:pass`.
         """
-        how: Any = {"probe": probe, "column": number_or_name(column), "subtypes": subtypes}
-        return read_probe(path, lang=lang, on_error=on_error, **how)
+        return read_probe(
+            path,
+            lang=lang,
+            on_error=on_error,
+            probe=probe,
+            column=number_or_name(column),
+            subtypes=subtypes,
+        )
 
     def settings(self) -> dict[str, Any]:
         return {"probe": self.probe, "head": "edge probe", **self.shape, "labels": len(self.labels)}
 
     def settings_of(self, test: Dataset[ProbeText]) -> dict[str, Any]:
-        unknown = int((test.data.labels.among(self.labels) < 0).sum())
-        repaired = (
-            {"repaired_tags": repaired_tags(self.train, self.dev, test)}
-            if self.probe == "entities"
-            else {}
-        )
-        return {"targets": len(test.data.spans), "unknown_labels": unknown, **repaired}
+        n_unknown = int((test.data.labels.among(self.labels) < 0).sum())
+        settings: dict[str, Any] = {"targets": len(test.data.spans), "unknown_labels": n_unknown}
+        if self.probe == "entities":
+            settings["repaired_tags"] = repaired_tags(self.train, self.dev, test)
+        return settings
 
     def sentences(self, data: ProbeText) -> Sentences:
         return data.sentences
@@ -242,60 +263,59 @@ class Probing(ZeroShot[ProbeText]):
         vectors = encoder.encode(data.sentences, progress=progress)
         if encoder.rows == "words":
             return vectors
-        points: Any = encoder
-        return KeyPointVectors(
-            vectors, np.asarray(points.key_points(data.sentences).data, dtype=np.int64)
-        )
+        key_points = encoder.key_points(data.sentences)  # type: ignore[attr-defined]
+        return KeyPointVectors(vectors, np.asarray(key_points.data, dtype=np.int64))
 
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
         return FrozenSource(embeddings, device, words=getattr(embeddings, "words", None))
 
     # -- task head
     # ----------------------------------------------------------------------------------------------
-    def answers(self, each: Dataset[ProbeText]) -> ProbeAnswers:
-        return ProbeAnswers.of(each.data, self.labels)
+    def answers(self, dataset: Dataset[ProbeText]) -> ProbeAnswers:
+        return ProbeAnswers.of(dataset.data, self.labels)
 
     def head(self, dim: int) -> nn.Module:
         return Probe(dim, len(self.labels), spans=self.spans, **self.shape)
 
-    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
+    def losses(self, head: nn.Module, batch: WordRows, answers: Answers) -> Tensor:
         """Return the sum of each text's target losses, divided by the average number of targets per
         text. The mean over texts then equals the mean loss over targets."""
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
-        targets = answers.targets(given)
-        losses = head.losses(
-            head(given.rows, targets.spans), torch.from_numpy(answers.gold[targets.numbers])
-        )
+        targets = answers.targets(batch)
+        gold = torch.from_numpy(answers.gold[targets.numbers])
+        losses = head.losses(head(batch.rows, targets.spans), gold)
         owner = torch.from_numpy(targets.owner).to(losses.device)
-        return losses.new_zeros(len(given.numbers)).index_add(0, owner, losses) / self.per_text
+        sums = losses.new_zeros(len(batch.numbers)).index_add(0, owner, losses)
+        return sums / self.targets_per_text
 
-    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+    def counts(self, head: nn.Module, batch: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(head, Probe)
         assert isinstance(answers, ProbeAnswers)
-        targets = answers.targets(given)
-        guess = (
-            (head(given.rows, targets.spans) > 0).cpu().numpy()
-        )  # equivalent to a probability above 0.5
-        right, predicted = (
-            np.bincount(targets.owner, weights=each.sum(axis=1), minlength=len(given.numbers))
-            for each in (guess & answers.gold[targets.numbers], guess)
-        )
-        counts = np.stack(
-            [right, predicted, answers.of_texts("labels", given.numbers).numpy()], axis=1
-        )
+        targets = answers.targets(batch)
+        scores = head(batch.rows, targets.spans)
+        predicted = (scores > 0).cpu().numpy()  # equivalent to a probability above 0.5
+        correct = predicted & answers.gold[targets.numbers]
+
+        def per_text(labels: np.ndarray) -> np.ndarray:
+            return np.bincount(
+                targets.owner, weights=labels.sum(axis=1), minlength=len(batch.numbers)
+            )
+
+        n_gold = answers.of_texts("labels", batch.numbers).numpy()
+        counts = np.stack([per_text(correct), per_text(predicted), n_gold], axis=1)
         return dict.fromkeys(self.statistics, counts)
 
 
-def _check(each: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
+def _check(dataset: Dataset[ProbeText], first: Dataset[ProbeText]) -> None:
     """Raise a `SettingError` if a data set has no targets, or if its probe differs from that of the
     first training set.
     """
-    if not len(each.data.spans):
-        raise SettingError(f"{each.name}: the file must have labelled spans, got none")
-    mine, other = ((one.data.probe, one.data.spans.shape[1]) for one in (each, first))
-    if mine != other:
-        shown = " and ".join(f"{one.name} has {one.data.probe}" for one in (first, each))
+    data, first_data = dataset.data, first.data
+    if not len(data.spans):
+        raise SettingError(f"{dataset.name}: the file must have labelled spans, got none")
+    if data.probe != first_data.probe or data.spans.shape[1] != first_data.spans.shape[1]:
         raise SettingError(
-            f"all files must be for one probing task, but {shown}; choose it with --probe"
+            f"all files must be for one probing task, but {first.name} has {first_data.probe} and "
+            f"{dataset.name} has {data.probe}; choose it with --probe"
         )

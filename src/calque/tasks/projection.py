@@ -5,8 +5,8 @@ projected tags."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from calque.text import ParallelCorpus, Sentences
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
+    from calque.tasks.tagging import Tagging
 
 _STRETCH = 2  # maximum length of a projection relative to its span; one additional word is allowed
 
@@ -34,34 +35,57 @@ def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> Ta
     words, or if projections overlap, because a partially tagged sentence would be a wrong training
     example.
     """
-    offsets = offsets_of(source.sentences.lengths())
-    table = span_table(source.tags.codes, source.tags.names, offsets)
-    owner = np.searchsorted(offsets, table.start, side="right") - 1
-    spans: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-    for sentence, start, end, kind in zip(owner, table.start, table.end, table.type, strict=True):
-        spans[int(sentence)].append(
-            (int(start - offsets[sentence]), int(end - offsets[sentence]), table.types[kind])
-        )
-    linked = _links(pairs)
+    spans = _spans_of_sentences(source)
+    linked = _linked_positions(pairs)
     rows: list[int] = []
     tags: list[str] = []
     for sentence, length in enumerate(target.lengths().tolist()):
-        labels = ["O"] * length
-        for start, end, kind in spans.get(sentence, ()):
-            words = [j for i in range(start, end) for j in linked[sentence, i]]
-            first, last = (min(words), max(words)) if words else (0, -1)
-            if (
-                not words
-                or last - first >= _STRETCH * (end - start) + 1
-                or set(labels[first : last + 1]) != {"O"}
-            ):
-                break
-            labels[first : last + 1] = [f"B-{kind}"] + [f"I-{kind}"] * (last - first)
-        else:
-            if length:
-                rows.append(sentence)
-                tags += labels
+        sentence_tags = _projected_spans(spans[sentence], linked, sentence, length)
+        if sentence_tags:
+            rows.append(sentence)
+            tags += sentence_tags
     return _tagged(rows, tags, target)
+
+
+def _spans_of_sentences(text: TaggedText) -> dict[int, list[tuple[int, int, str]]]:
+    """Return the spans of each sentence: the positions of the first word and of the end, and the
+    type. Sentences without spans have an empty list.
+    """
+    offsets = offsets_of(text.sentences.lengths())
+    table = span_table(text.tags.codes, text.tags.names, offsets)
+    owner = np.searchsorted(offsets, table.start, side="right") - 1
+    starts, ends = table.start - offsets[owner], table.end - offsets[owner]
+    spans: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    for sentence, start, end, type_index in zip(
+        owner.tolist(), starts.tolist(), ends.tolist(), table.type, strict=True
+    ):
+        spans[sentence].append((start, end, table.types[type_index]))
+    return spans
+
+
+def _projected_spans(
+    spans: Sequence[tuple[int, int, str]],
+    linked: Mapping[tuple[int, int], list[int]],
+    sentence: int,
+    length: int,
+) -> list[str]:
+    """Return the projected BIO tags of a target sentence of `length` words, or an empty list if a
+    span has no valid projection.
+    """
+    tags = ["O"] * length
+    for start, end, span_type in spans:
+        target_words: list[int] = []
+        for position in range(start, end):
+            target_words += linked[sentence, position]
+        if not target_words:
+            return []
+        first, last = min(target_words), max(target_words)
+        is_too_long = last - first >= _STRETCH * (end - start) + 1
+        overlaps = set(tags[first : last + 1]) != {"O"}
+        if is_too_long or overlaps:
+            return []
+        tags[first : last + 1] = [f"B-{span_type}"] + [f"I-{span_type}"] * (last - first)
+    return tags
 
 
 def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> TaggedText:
@@ -71,23 +95,28 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Tag
     the most frequent projected tag of its word type. Sentences are skipped if a word receives no
     tag.
     """
-    offsets = offsets_of(source.sentences.lengths())
-    linked = _links(pairs.swapped())
-    of_type: dict[str, Counter[str]] = defaultdict(Counter)
-    projected = []
-    for sentence, (words, start) in enumerate(zip(target, offsets.tolist(), strict=False)):
-        several = (
-            Counter(source.tags[start + i] for i in linked[sentence, j]) for j in range(len(words))
-        )
-        projected.append(
-            [(word, _most_frequent(tags)) for word, tags in zip(words.words, several, strict=True)]
-        )
-        for word, tag in projected[-1]:
+    offsets = offsets_of(source.sentences.lengths()).tolist()
+    linked = _linked_positions(pairs.swapped())  # source words of each target word
+    tags_of_type: dict[str, Counter[str]] = defaultdict(Counter)
+    projected_tags: list[list[str | None]] = []  # None for words without links
+    for sentence, words in enumerate(target):
+        sentence_tags: list[str | None] = []
+        for position, word in enumerate(words.words):
+            linked_tags = Counter(
+                source.tags[offsets[sentence] + linked_word]
+                for linked_word in linked[sentence, position]
+            )
+            tag = _most_frequent(linked_tags)
+            sentence_tags.append(tag)
             if tag is not None:
-                of_type[word][tag] += 1
+                tags_of_type[word][tag] += 1
+        projected_tags.append(sentence_tags)
     rows, tags = [], []
-    for sentence, pairs_of_sentence in enumerate(projected):
-        filled = [tag or _most_frequent(of_type[word]) for word, tag in pairs_of_sentence]
+    for sentence, words in enumerate(target):
+        filled = [
+            tag or _most_frequent(tags_of_type[word])
+            for tag, word in zip(projected_tags[sentence], words.words, strict=True)
+        ]
         if filled and None not in filled:
             rows.append(sentence)
             tags += filled
@@ -95,7 +124,7 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Tag
 
 
 def projected(
-    tagger: Any,
+    tagger: Tagging,
     encoder: Encoder,
     corpus: ParallelCorpus,
     pairs: WordPairs,
@@ -115,15 +144,15 @@ def projected(
     if corpus.side(tagger.train[0].lang) == "target":
         corpus, pairs = corpus.swapped(), pairs.swapped()
     tagged = tagger.tag(encoder, corpus.source, progress=progress)
-    text = (project_tags if tagger.name == "pos" else project_spans)(tagged, pairs, corpus.target)
+    project = project_tags if tagger.name == "pos" else project_spans
+    text = project(tagged, pairs, corpus.target)
     if not len(text):
         raise SettingError(
             "no tags could be projected across the word links; check that the links match the text"
         )
-    skipped = int((corpus.target.lengths() > 0).sum()) - len(text)
-    return Dataset(
-        f"projected ({len(text):,} sentences, {skipped:,} skipped)", corpus.langs[1], text
-    )
+    n_skipped = int((corpus.target.lengths() > 0).sum()) - len(text)
+    name = f"projected ({len(text):,} sentences, {n_skipped:,} skipped)"
+    return Dataset(name, corpus.langs[1], text)
 
 
 class LabelProjection(Task):
@@ -136,19 +165,14 @@ class LabelProjection(Task):
 
     def __init__(
         self,
-        make: Callable[..., Any],
+        make: Callable[..., Tagging],
         train: Sequence[Dataset[TaggedText]],
         tests: Sequence[Dataset[TaggedText]],
         corpora: Sequence[tuple[str, ParallelCorpus, WordPairs]],
         say: Say = lambda line: None,
     ):
-        self.make, self.train, self.tests, self.corpora, self.say = (
-            make,
-            list(train),
-            list(tests),
-            list(corpora),
-            say,
-        )
+        self.make, self.say = make, say
+        self.train, self.tests, self.corpora = list(train), list(tests), list(corpora)
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Return the scores for all test sets in the target languages.
@@ -161,14 +185,16 @@ class LabelProjection(Task):
             tagger = self.make(self.train, self.train, tune=False)
             train = projected(tagger, encoder, corpus, pairs, progress=progress)
             self.say(f"{name}: {train.name}")
-            if tests := [each for each in self.tests if each.lang == train.lang]:
-                about = {
-                    "protocol": "projection",
-                    "text": train.name,
-                    "train": [each.name for each in self.train],
-                }
-                found = self.make([train], tests).evaluate(encoder, progress=progress)
-                scores += [score.about(**about) for score in found]
+            tests = [test for test in self.tests if test.lang == train.lang]
+            if not tests:
+                continue
+            settings = {
+                "protocol": "projection",
+                "text": train.name,
+                "train": [dataset.name for dataset in self.train],
+            }
+            for score in self.make([train], tests).evaluate(encoder, progress=progress):
+                scores.append(score.about(**settings))
         if not scores:
             raise SettingError(
                 "at least one test set (--test) must be in a target language of --project, got none"
@@ -176,22 +202,25 @@ class LabelProjection(Task):
         return scores
 
 
-def _links(pairs: WordPairs) -> dict[tuple[int, int], list[int]]:
-    """Return the indices of the target words linked to each source word, keyed by sentence index
-    and source word index.
+def _linked_positions(pairs: WordPairs) -> dict[tuple[int, int], list[int]]:
+    """Return the positions of the target words linked to each source word, keyed by sentence index
+    and source position. Words without links have an empty list.
     """
     linked: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for sentence, i, j in zip(
+    for sentence, source, target in zip(
         pairs.sentence.tolist(), pairs.source.tolist(), pairs.target.tolist(), strict=True
     ):
-        linked[sentence, i].append(j)
+        linked[sentence, source].append(target)
     return linked
 
 
 def _most_frequent(tags: Counter[str]) -> str | None:
-    """Return the most frequent tag; ties go to the first tag in alphabetical order."""
-    return min(tags, key=lambda tag: (-tags[tag], tag)) if tags else None
+    """Return the most frequent tag, or None if there are no tags; ties go to the first tag in
+    alphabetical order.
+    """
+    return min(tags, key=lambda tag: (-tags[tag], tag), default=None)
 
 
 def _tagged(rows: list[int], tags: list[str], target: Sentences) -> TaggedText:
+    """Return the target sentences `rows`, with the tags of all their words."""
     return TaggedText(target.take(np.array(rows, dtype=np.int64)), Labels.of(tags))

@@ -8,12 +8,12 @@ classes. A task from another package has its declaration stored with its scores.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-# : settings that `Task.evaluate` or `calque evaluate` records for every task, and that never define
-# the question
+#: settings that `Task.evaluate` or `calque evaluate` records for every task, and that never define
+#: the question
 ALWAYS_DESCRIPTIVE = (
     "encoder",
     "encoder_fingerprint",
@@ -31,7 +31,8 @@ def is_part(metric: str, metrics: Collection[str]) -> bool:
     `accuracy.all.en-de` of `accuracy.all`.
     """
     names = metric.split(".")
-    return any(".".join(names[:end]) in metrics for end in range(1, len(names)))
+    wholes = (".".join(names[:end]) for end in range(1, len(names)))
+    return any(whole in metrics for whole in wholes)
 
 
 NOT_CONVERGED = "not converged: the best epoch was the last"
@@ -44,17 +45,17 @@ def warnings_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
     vectors has converged.
     """
     if "warnings" in settings or "converged" in settings:
-        found = settings.get("warnings")
-        return tuple(map(str, found)) if isinstance(found, list) else ()
-    chosen, most = settings.get("chosen_epochs"), settings.get("epochs")
-    if (
-        settings.get("features") != "frozen"
-        or not isinstance(chosen, list)
-        or not isinstance(most, int | float)
-    ):
+        reasons = settings.get("warnings")
+        return tuple(str(reason) for reason in reasons) if isinstance(reasons, list) else ()
+    chosen_epochs, max_epochs = settings.get("chosen_epochs"), settings.get("epochs")
+    if settings.get("features") != "frozen":
         return ()
-    ended = any(isinstance(epoch, int) and epoch >= most for epoch in chosen)
-    return (NOT_CONVERGED,) if ended else ()
+    if not isinstance(chosen_epochs, list) or not isinstance(max_epochs, int | float):
+        return ()
+    for epoch in chosen_epochs:
+        if isinstance(epoch, int) and epoch >= max_epochs:
+            return (NOT_CONVERGED,)
+    return ()
 
 
 @dataclass(frozen=True)
@@ -97,15 +98,13 @@ class Reporting:
         """Return the values that differ from the defaults, as JSON-compatible lists and
         dictionaries.
         """
-        standard = Reporting()
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        changed = {
-            name: value for name, value in values.items() if value != getattr(standard, name)
-        }
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in changed.items()
-        }
+        defaults = Reporting()
+        plain = {}
+        for attribute in fields(self):
+            value = getattr(self, attribute.name)
+            if value != getattr(defaults, attribute.name):
+                plain[attribute.name] = list(value) if isinstance(value, tuple) else value
+        return plain
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Reporting:
@@ -115,28 +114,60 @@ class Reporting:
         Raises:
             ValueError: a value has the wrong type.
         """
-        read = {}
+        values = {}
         for name, value in plain.items():
-            if name in ("title", "role"):
-                fits = isinstance(value, str)
-            elif name in ("main", "lower", "descriptive", "by_test_set"):
-                fits = isinstance(value, list) and all(isinstance(each, str) for each in value)
-                value = tuple(value) if fits else value
-            elif name == "by_encoder":
-                fits = isinstance(value, dict) and all(
-                    isinstance(each, list) and len(each) == 2 for each in value.values()
-                )
-                value = {key: tuple(each) for key, each in value.items()} if fits else value
-            elif name == "only_for":
-                fits = isinstance(value, dict) and all(
-                    isinstance(each, str) for each in value.values()
-                )
-            else:
-                continue
-            if not fits:
-                raise ValueError(f"reporting.{name} must be written by calque, got {value!r:.100}")
-            read[name] = value
-        return cls(**read)
+            if name in _READERS:
+                try:
+                    values[name] = _READERS[name](value)
+                except TypeError as error:
+                    raise ValueError(
+                        f"reporting.{name} must be written by calque, got {value!r:.100}"
+                    ) from error
+        return cls(**values)
+
+
+# Functions that read one kind of value from JSON, and raise a `TypeError` for other values.
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(_text(item) for item in value)
+
+
+def _text_by_name(value: object) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise TypeError
+    return {name: _text(item) for name, item in value.items()}
+
+
+def _conditions(value: object) -> dict[str, tuple[str, object]]:
+    """Read `by_encoder`, whose values are pairs of a setting and its value."""
+    if not isinstance(value, dict):
+        raise TypeError
+    conditions = {}
+    for name, pair in value.items():
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise TypeError
+        setting, setting_value = pair
+        conditions[name] = (setting, setting_value)
+    return conditions
+
+
+_READERS: Mapping[str, Callable[[object], Any]] = {
+    "title": _text,
+    "main": _texts,
+    "lower": _texts,
+    "descriptive": _texts,
+    "by_test_set": _texts,
+    "by_encoder": _conditions,
+    "only_for": _text_by_name,
+    "role": _text,
+}
 
 
 # -- declarations of calque's own tasks

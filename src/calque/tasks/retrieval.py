@@ -4,7 +4,7 @@ context?
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from calque.tasks.overlap import (
     identical_words,
     seen_pairs,
     shared_sentences,
+    unseen_pairs,
     warn_of_overlap,
     word_types,
 )
@@ -57,9 +58,9 @@ class WordRetrieval(Task):
     the other side. Token-level accuracy (`accuracy`) is the fraction of queries whose nearest
     neighbour is the linked token, averaged over both directions. It is computed over all links and,
     with a training text, also over unseen links. A link is unseen if it connects two different
-    lower-cased word types that are never linked in the training text. If available, accuracy over
-    unseen links is the main score, because neither memorised pairs nor a shared vocabulary can
-    raise it.
+    lower-cased word types that are never linked in the training text (see `unseen_pairs`). If
+    available, accuracy over unseen links is the main score, because neither memorised pairs nor a
+    shared vocabulary can raise it.
 
     Type-level accuracy (`form`) counts a query as correct if the lower-cased word type of the
     nearest neighbour is correct. A loss that separates tokens of the same word type raises only
@@ -121,10 +122,12 @@ class WordRetrieval(Task):
                 f"train must be in the languages of the test text, {corpus.langs}, got "
                 f"{train.langs}"
             )
-        for given, text in ((pairs, corpus), (train_pairs, train)):
-            if given is not None and text is not None:
-                given.check(text)
-        self.corpus, self.train, self._given = corpus, train, (pairs, train_pairs)
+        if pairs is not None:
+            pairs.check(corpus)
+        if train is not None and train_pairs is not None:
+            train_pairs.check(train)
+        self.corpus, self.train = corpus, train
+        self._input_pairs, self._input_train_pairs = pairs, train_pairs
         self.contextual, self.k, self.special = contextual, k, special
         self.candidates: Candidates = candidates
         self.similarity: Similarity = similarity
@@ -142,31 +145,33 @@ class WordRetrieval(Task):
     ) -> list[Task]:
         """Return one task per test text."""
         tasks: list[Task] = []
-        for one in inputs.each():
+        for text_inputs in inputs.per_test_text():
             task = cls.read(
-                one, candidates=candidates, similarity=similarity, contextual=contextual
+                text_inputs, candidates=candidates, similarity=similarity, contextual=contextual
             )
             if task.train is not None:
-                warn_of_overlap(task.data, shared_sentences(task.corpus, task.train), one.train[0])
-                task.notes = {
-                    "train": [Path(one.train[0]).name]
-                }  # recorded because it determines the unseen pairs
+                train_path = text_inputs.train[0]
+                warn_of_overlap(task.data, shared_sentences(task.corpus, task.train), train_path)
+                # The training text is recorded because it determines the unseen pairs.
+                task.notes = {"train": [Path(train_path).name]}
             tasks.append(task)
         return tasks
 
     @classmethod
-    def read(cls, one: Inputs, **options: Any) -> WordRetrieval:
-        """Build the task for one item of `Inputs.each`. A limit on the number of texts applies only
-        to the test text.
+    def read(cls, inputs: Inputs, **options: Any) -> WordRetrieval:
+        """Build the task for one item of `Inputs.per_test_text`. A limit on the number of texts
+        applies only to the test text.
         """
-        (test,), (langs,), words, train, train_pairs = one.test, one.langs, one.words, None, None
+        (test,) = inputs.test
+        (langs,) = inputs.langs
+        words = inputs.words
         corpus = words.read(test, langs)
-        pairs = words.open_pairs(one.links[0], corpus) if one.links else None
-        if one.train:
-            train = words.unlimited.read(one.train[0], langs)
-            train_pairs = (
-                words.unlimited.open_pairs(one.train_links[0], train) if one.train_links else None
-            )
+        pairs = words.open_pairs(inputs.links[0], corpus) if inputs.links else None
+        train = train_pairs = None
+        if inputs.train:
+            train = words.unlimited.read(inputs.train[0], langs)
+            if inputs.train_links:
+                train_pairs = words.unlimited.open_pairs(inputs.train_links[0], train)
         return cls(
             corpus,
             pairs,
@@ -188,36 +193,26 @@ class WordRetrieval(Task):
         """
         from calque.wordalign import align_words
 
-        pairs, train_pairs = self._given
-        options: Any = {"model": self.model, "symmetrize": self.symmetrize, "seed": self.seed}
+        align = partial(align_words, model=self.model, symmetrize=self.symmetrize, seed=self.seed)
+        pairs, train_pairs = self._input_pairs, self._input_train_pairs
         if pairs is None:
-            pairs = align_words(self.corpus, **options)
-        if (
-            self.train is not None and train_pairs is None
-        ):  # aligning both texts together improves the training links
-            both = align_words(self.corpus + self.train, **options)
-            train_pairs = both.slice(len(self.corpus), len(self.corpus) + len(self.train))
+            pairs = align(self.corpus)
+        if self.train is not None and train_pairs is None:
+            # Aligning both texts together improves the training links.
+            links_of_both = align(self.corpus + self.train)
+            start = len(self.corpus)
+            train_pairs = links_of_both.slice(start, start + len(self.train))
         return pairs.one_to_one(), train_pairs
 
     @cached_property
-    def _seen(self) -> np.ndarray | None:
-        """Mask of links whose word types are linked in the training text, bool `[n_pairs]`; None if
-        there is no such text.
+    def unseen(self) -> np.ndarray | None:
+        """Mask of the links that count as unseen, bool `[n_pairs]`; None if there is no training
+        text. `unseen_pairs` defines when a link is unseen.
         """
         pairs, train_pairs = self.links
         if self.train is None or train_pairs is None:
             return None
-        return seen_pairs(self.corpus, pairs, self.train, train_pairs)
-
-    @cached_property
-    def unseen(self) -> np.ndarray | None:
-        """Mask of links between two different word types that are never linked in the training
-        text, bool `[n_pairs]`; None if there is no training text."""
-        return (
-            None
-            if self._seen is None
-            else ~self._seen & ~identical_words(self.corpus, self.links[0])
-        )
+        return unseen_pairs(self.corpus, pairs, self.train, train_pairs)
 
     @cached_property
     def _queries(self) -> tuple[WordPairs, np.ndarray | None]:
@@ -228,34 +223,45 @@ class WordRetrieval(Task):
         if not self.special:
             return pairs, unseen
         n = pairs.n_sentences
+        # After the word links come n links from [CLS] to [CLS], then n links from [SEP] to [SEP].
         sentence = np.concatenate([pairs.sentence, np.arange(n), np.arange(n)])
         order = np.argsort(sentence, kind="stable")
-        source, target = (
-            np.concatenate([words + 1, np.zeros(n, dtype=np.int64), side.lengths() - 1])[order]
-            for words, side in zip((pairs.source, pairs.target), self._sides, strict=True)
-        )
+        positions = []
+        for words, side in zip((pairs.source, pairs.target), self._sides, strict=True):
+            first, last = np.zeros(n, dtype=np.int64), side.lengths() - 1
+            # [CLS] moves every word of its sentence by one position.
+            positions.append(np.concatenate([words + 1, first, last])[order])
         if unseen is not None:
             unseen = np.concatenate([unseen, np.zeros(2 * n, dtype=bool)])[order]
-        return WordPairs(sentence[order], source, target, n_sentences=n), unseen
+        return WordPairs(sentence[order], *positions, n_sentences=n), unseen
 
     @cached_property
-    def _counts(self) -> dict[str, Any]:
+    def _record(self) -> dict[str, Any]:
         """Recorded settings and counts that do not depend on the encoder."""
-        pairs, given, symmetrize = self.links[0], self._given[0], self.symmetrize
-        symmetrize = symmetrize if symmetrize == "one-to-one" else f"{symmetrize}, one-to-one"
-        counts: dict[str, Any] = {
-            "links": "given" if given is not None else f"{self.model}, from the test text",
-            "symmetrize": symmetrize if given is None else "one-to-one of those given",
-            "links_not_one_to_one": 0 if given is None else len(given.distinct()) - len(pairs),
-            "identical_forms": int(identical_words(self.corpus, pairs).sum()),
-        }
-        if self.train is not None and self._seen is not None:
-            counts["seen_in_training"] = int(self._seen.sum())
-            counts["training_sentence_pairs"] = len(self.train)
-            counts["test_sentences_in_training"] = int(
-                shared_sentences(self.corpus, self.train).sum()
-            )
-        return counts
+        pairs, train_pairs = self.links
+        if self._input_pairs is None:
+            symmetrize = self.symmetrize
+            if symmetrize != "one-to-one":
+                symmetrize = f"{symmetrize}, one-to-one"
+            record: dict[str, Any] = {
+                "links": f"{self.model}, from the test text",
+                "symmetrize": symmetrize,
+                "links_not_one_to_one": 0,
+            }
+        else:
+            record = {
+                "links": "given",
+                "symmetrize": "one-to-one of those given",
+                "links_not_one_to_one": len(self._input_pairs.distinct()) - len(pairs),
+            }
+        record["identical_forms"] = int(identical_words(self.corpus, pairs).sum())
+        if self.train is not None and train_pairs is not None:
+            seen = seen_pairs(self.corpus, pairs, self.train, train_pairs)
+            shared = shared_sentences(self.corpus, self.train)
+            record["seen_in_training"] = int(seen.sum())
+            record["training_sentence_pairs"] = len(self.train)
+            record["test_sentences_in_training"] = int(shared.sum())
+        return record
 
     @cached_property
     def _sides(self) -> list[Sentences]:
@@ -265,22 +271,22 @@ class WordRetrieval(Task):
         sides = [self.corpus.source, self.corpus.target]
         if not self.special:
             return sides
-        return [
-            Sentences.of((("[CLS]", *each.words, "[SEP]") for each in side), side.lang)
-            for side in sides
-        ]
+        with_boundaries = []
+        for side in sides:
+            sentences = (("[CLS]", *sentence.words, "[SEP]") for sentence in side)
+            with_boundaries.append(Sentences.of(sentences, side.lang))
+        return with_boundaries
 
     @cached_property
     def _types(self) -> list[np.ndarray]:
+        """Index of each word's lower-cased type, int64 `[n_words]` per side."""
         return [word_types(side)[0] for side in self._sides]
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
         """Return a message about the origin of the test links."""
         links = scores[0].settings["links"]
-        yield (
-            f"{self.data}: word links "
-            f"{'from files' if links == 'given' else f'from the statistical aligner ({links})'}"
-        )
+        origin = "from files" if links == "given" else f"from the statistical aligner ({links})"
+        yield f"{self.data}: word links {origin}"
 
     @property
     def _name(self) -> str:
@@ -306,12 +312,11 @@ class WordRetrieval(Task):
                 "nothing to measure; check "
                 "that the text is not empty and that its two sides are translations of each other"
             )
-        encode = (
-            partial(with_special_tokens, encoder)
-            if self.special
-            else partial(encoder.encode, progress=progress)
-        )
-        source, target = (encode(side) for side in (self.corpus.source, self.corpus.target))
+        encode = partial(encoder.encode, progress=progress)
+        if self.special:
+            encode = partial(with_special_tokens, encoder)
+        source = encode(self.corpus.source)
+        target = encode(self.corpus.target)
         return self.evaluate_embeddings(source, target, about=about_encoder(encoder))
 
     def retrieve(
@@ -331,48 +336,55 @@ class WordRetrieval(Task):
         Raises:
             SettingError: the vectors do not match the words of the test text.
         """
-        for name, vectors, side in zip(
-            ("source", "target"), (source, target), self._sides, strict=True
-        ):
-            if not np.array_equal(np.diff(vectors.offsets), side.lengths()):
-                raise SettingError(
-                    f"{vectors.n_words} {name} vectors in {len(vectors)} sentences, but the test "
-                    "text has "
-                    f"{int(side.lengths().sum())} words in {len(side)} sentences"
-                )
-        first = [None if self.contextual else first_occurrences(side) for side in self._sides]
+        self._check_words("source", source, self._sides[0])
+        self._check_words("target", target, self._sides[1])
+        source_words = target_words = None
+        if not self.contextual:
+            source_words, target_words = (first_occurrences(side) for side in self._sides)
+        pairs, _ = self._queries
         return retrieve(
             source,
             target,
-            self._queries[0],
+            pairs,
             candidates=self.candidates,
             similarity=similarity or self.similarity,
             k=self.k,
-            source_words=first[0],
-            target_words=first[1],
+            source_words=source_words,
+            target_words=target_words,
             depth=depth,
         )
+
+    @staticmethod
+    def _check_words(name: str, vectors: Embeddings, side: Sentences) -> None:
+        """Raise a `SettingError` if the vectors do not match the words of a side."""
+        lengths = side.lengths()
+        if not np.array_equal(np.diff(vectors.offsets), lengths):
+            raise SettingError(
+                f"{vectors.n_words} {name} vectors in {len(vectors)} sentences, but the test text "
+                f"has {int(lengths.sum())} words in {len(side)} sentences"
+            )
 
     def evaluate_embeddings(
         self,
         source: Embeddings,
         target: Embeddings,
         *,
-        about: dict[str, Any] | None = None,
-        found: Retrieved | None = None,
+        about: Mapping[str, object] | None = None,
+        retrieved: Retrieved | None = None,
     ) -> list[Score]:
         """Compute the scores from precomputed word vectors, such as those of a particular layer.
 
         Args:
             about: settings of the encoder that are recorded with the scores.
-            found: result of `retrieve` for these vectors; it is computed if None.
+            retrieved: result of `retrieve` for these vectors; it is computed if None.
 
         Raises:
             SettingError: the vectors do not match the words of the test text, or no link has a
                 vector for both words.
         """
-        found = self.retrieve(source, target) if found is None else found
-        if not len(found.queries):
+        if retrieved is None:
+            retrieved = self.retrieve(source, target)
+        if not len(retrieved.queries):
             fact = (
                 f"{self._name}: none of its {len(self._queries[0]):,} word links connects two "
                 "words with vectors"
@@ -384,76 +396,102 @@ class WordRetrieval(Task):
             "similarity": self.similarity,
             "k": self.k if self.similarity == "csls" else None,
             "special": self.special,
-            **self._counts,
-            "source_candidates": int(found.source_pool.sum()),
-            "target_candidates": int(found.target_pool.sum()),
+            **self._record,
+            "source_candidates": int(retrieved.source_pool.sum()),
+            "target_candidates": int(retrieved.target_pool.sum()),
             "source_words_without_vector": int((~covered_words(source)).sum()),
             "target_words_without_vector": int((~covered_words(target)).sum()),
-            "links_without_vector": found.dropped,
+            "links_without_vector": retrieved.dropped,
             "bootstrap": self.bootstrap,
             **(about or {}),
         }
-        sums = self._sums(found, source, target)
-        measured = dict(
-            zip(
-                sums,
-                measure_all([(each, accuracy) for each in sums.values()], samples=self.bootstrap),
-                strict=True,
-            )
-        )
+        counts = self._counts(retrieved, source, target)
+        statistics = [(sums, accuracy) for sums in counts.values()]
+        measured = measure_all(statistics, samples=self.bootstrap)
+        by_metric = dict(zip(counts, measured, strict=True))
         scores = []
-        for metric, each in measured.items():
-            kind, selection = metric.split(".")[:2]
-            directions = {way: measured[f"{kind}.{selection}.{way}"].value for way in self._ways}
-            record = {"queries": selection, "directions": directions, **settings}
-            n = int(sums[f"{kind}.{selection}.{self._ways[0]}"][:, 1].sum())
+        for metric, value in by_metric.items():
+            level, selection = metric.split(".")[:2]
+            of_directions = {
+                direction: by_metric[f"{level}.{selection}.{direction}"].value
+                for direction in self._directions
+            }
+            # All metrics of a selection have as many test items as one of its directions.
+            queries = counts[f"{level}.{selection}.{self._directions[0]}"][:, 1]
             scores.append(
-                Score(
-                    self.name,
-                    self.data,
-                    self.corpus.langs,
-                    metric,
-                    *each.ends,
-                    n,
-                    self.seed,
-                    record,
-                    **each.kept,
+                value.score(
+                    task=self.name,
+                    data=self.data,
+                    languages=self.corpus.langs,
+                    metric=metric,
+                    n=int(queries.sum()),
+                    seed=self.seed,
+                    settings={"queries": selection, "directions": of_directions, **settings},
                 )
             )
         return scores
 
     @property
-    def _ways(self) -> tuple[str, str]:
-        return "-".join(self.corpus.langs), "-".join(self.corpus.langs[::-1])
+    def _directions(self) -> tuple[str, str]:
+        """Names of the two retrieval directions, such as `en-de` and `de-en`."""
+        source, target = self.corpus.langs
+        return f"{source}-{target}", f"{target}-{source}"
 
-    def _sums(
-        self, found: Retrieved, source: Embeddings, target: Embeddings
+    def _counts(
+        self, retrieved: Retrieved, source: Embeddings, target: Embeddings
     ) -> dict[str, np.ndarray]:
         """Return the number of correct answers and of queries in each sentence, `[n_sentences, 2]`,
         keyed by metric. For each accuracy and selection of links, there is one metric for both
         directions together and one for each direction."""
         pairs, unseen = self._queries
-        sentence, queries = pairs.sentence[found.queries], found.queries
-        hits = {"accuracy": [found.source_hits, found.target_hits], "form": []}
-        for types, side, words, nearest in (
-            (self._types[1], target, pairs.target, found.target_lists[:, 0]),
-            (self._types[0], source, pairs.source, found.source_lists[:, 0]),
-        ):
-            linked = side.rows(sentence, words[queries])
-            hits["form"].append((nearest >= 0) & (types[nearest] == types[linked]))
-        selections = {} if unseen is None else {"unseen": unseen[queries]}
+        queries = retrieved.queries
+        sentence = pairs.sentence[queries]
+        hits = {
+            "accuracy": (retrieved.source_hits, retrieved.target_hits),
+            "form": self._type_hits(retrieved, source, target),
+        }
+        selections = {}
+        if unseen is not None:
+            selections["unseen"] = unseen[queries]
         selections["all"] = np.ones(len(queries), dtype=bool)
-        sums = {}
-        for kind, (forward, backward) in hits.items():
-            for name, chosen in selections.items():
-                right, left, n = (
-                    np.bincount(sentence[mask], minlength=pairs.n_sentences)
-                    for mask in (chosen & forward, chosen & backward, chosen)
-                )
-                sums[f"{kind}.{name}"] = np.stack([right + left, 2 * n], axis=1)
-                for way, each in zip(self._ways, (right, left), strict=True):
-                    sums[f"{kind}.{name}.{way}"] = np.stack([each, n], axis=1)
-        return sums
+
+        def per_sentence(mask: np.ndarray) -> np.ndarray:
+            return np.bincount(sentence[mask], minlength=pairs.n_sentences)
+
+        counts = {}
+        for level, (forward_hits, backward_hits) in hits.items():
+            for selection, selected in selections.items():
+                metric = f"{level}.{selection}"
+                n_queries = per_sentence(selected)
+                forward = per_sentence(selected & forward_hits)
+                backward = per_sentence(selected & backward_hits)
+                # Every link is a query in both directions.
+                counts[metric] = np.stack([forward + backward, 2 * n_queries], axis=1)
+                for direction, right in zip(self._directions, (forward, backward), strict=True):
+                    counts[f"{metric}.{direction}"] = np.stack([right, n_queries], axis=1)
+        return counts
+
+    def _type_hits(
+        self, retrieved: Retrieved, source: Embeddings, target: Embeddings
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return whether the word type of the nearest word is that of the linked word, bool `[n]`,
+        for the queries of the source side and for those of the target side.
+        """
+        pairs, _ = self._queries
+        queries = retrieved.queries
+        sentence = pairs.sentence[queries]
+
+        def same_type(types: np.ndarray, nearest: np.ndarray, linked: np.ndarray) -> np.ndarray:
+            # A query without candidates has the nearest word −1.
+            return (nearest >= 0) & (types[nearest] == types[linked])
+
+        source_types, target_types = self._types
+        linked_targets = target.rows(sentence, pairs.target[queries])
+        linked_sources = source.rows(sentence, pairs.source[queries])
+        return (
+            same_type(target_types, retrieved.target_lists[:, 0], linked_targets),
+            same_type(source_types, retrieved.source_lists[:, 0], linked_sources),
+        )
 
 
 def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
@@ -529,57 +567,90 @@ def retrieve(
         SettingError: an argument has an unknown value, the links are not one-to-one, or a linked
             word does not exist.
     """
-    for name, value, known in (
-        ("candidates", candidates, Candidates),
-        ("similarity", similarity, Similarity),
-    ):
-        if value not in get_args(known):
-            raise SettingError(f"{name} must be one of {', '.join(get_args(known))}, got {value!r}")
-    sides, rows, pools = (source, target), [], []
-    for side, words, chosen in (
-        (source, pairs.source, source_words),
-        (target, pairs.target, target_words),
-    ):
-        if len(side) != pairs.n_sentences or (words >= np.diff(side.offsets)[pairs.sentence]).any():
-            raise SettingError(
-                "links and vectors must refer to the same words; was the text tokenised "
-                "differently?"
-            )
-        rows.append(side.rows(pairs.sentence, words))
-        if len(np.unique(rows[-1])) != len(words):
-            raise SettingError("links must be one-to-one; call links.one_to_one() first")
-        pools.append(
-            np.ones(side.n_words, dtype=bool) if chosen is None else np.array(chosen, dtype=bool)
-        )
-    allowed = np.flatnonzero(pools[0][rows[0]] & pools[1][rows[1]])
-    for side, pool in zip(sides, pools, strict=True):
-        pool &= covered_words(side)
-    queries = allowed[pools[0][rows[0][allowed]] & pools[1][rows[1][allowed]]]
-    rows = [row[queries] for row in rows]
+    _check_choice("candidates", candidates, get_args(Candidates))
+    _check_choice("similarity", similarity, get_args(Similarity))
+    source_rows = _linked_rows(source, pairs, pairs.source)
+    target_rows = _linked_rows(target, pairs, pairs.target)
+    source_pool = _all_or_copy(source_words, source.n_words)
+    target_pool = _all_or_copy(target_words, target.n_words)
+    # The queries are the links whose two words are allowed and have a vector.
+    allowed = np.flatnonzero(source_pool[source_rows] & target_pool[target_rows])
+    source_pool &= covered_words(source)
+    target_pool &= covered_words(target)
+    queries = allowed[source_pool[source_rows[allowed]] & target_pool[target_rows[allowed]]]
+    source_rows, target_rows = source_rows[queries], target_rows[queries]
     if candidates == "linked":
-        for pool, row in zip(pools, rows, strict=True):
+        for pool, rows in ((source_pool, source_rows), (target_pool, target_rows)):
             pool[:] = False
-            pool[row] = True
-    members = [np.flatnonzero(pool) for pool in pools]
-    vectors, places = [], []
-    for side, chosen, row in zip(sides, members, rows, strict=True):
-        vectors.append(unit_rows(side.data, None if len(chosen) == side.n_words else chosen))
-        places.append(np.searchsorted(chosen, row))
-    search: Any = cosine_neighbours if similarity == "cosine" else partial(csls_neighbours, k=k)
-    neighbours = search(*vectors, source_queries=places[0], target_queries=places[1], n_best=depth)
-    lists = [np.full((len(queries), depth), -1, dtype=np.int64) for _ in rows]
-    for listed, chosen, best in zip(
-        lists, reversed(members), (neighbours.targets, neighbours.sources), strict=True
-    ):
-        if best.shape[1]:
-            listed[:, : best.shape[1]] = np.where(best >= 0, chosen[best], -1)
+            pool[rows] = True
+
+    # The search runs on the candidates alone, so words are numbered within them and renumbered
+    # afterwards.
+    source_candidates, target_candidates = np.flatnonzero(source_pool), np.flatnonzero(target_pool)
+    search = cosine_neighbours if similarity == "cosine" else partial(csls_neighbours, k=k)
+    neighbours = search(
+        _unit_vectors(source, source_candidates),
+        _unit_vectors(target, target_candidates),
+        source_queries=np.searchsorted(source_candidates, source_rows),
+        target_queries=np.searchsorted(target_candidates, target_rows),
+        n_best=depth,
+    )
+    target_lists = _word_lists(neighbours.targets, target_candidates, depth)
+    source_lists = _word_lists(neighbours.sources, source_candidates, depth)
     return Retrieved(
         queries=queries,
-        source_hits=lists[0][:, 0] == rows[1],
-        target_hits=lists[1][:, 0] == rows[0],
-        source_pool=pools[0],
-        target_pool=pools[1],
+        source_hits=target_lists[:, 0] == target_rows,
+        target_hits=source_lists[:, 0] == source_rows,
+        source_pool=source_pool,
+        target_pool=target_pool,
         dropped=len(allowed) - len(queries),
-        target_lists=lists[0],
-        source_lists=lists[1],
+        target_lists=target_lists,
+        source_lists=source_lists,
     )
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise SettingError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _linked_rows(side: Embeddings, pairs: WordPairs, positions: np.ndarray) -> np.ndarray:
+    """Return the index of each link's word among all words of one side, int64 `[n_pairs]`.
+
+    Args:
+        positions: position of each link's word in its sentence, int64 `[n_pairs]`.
+
+    Raises:
+        SettingError: a linked word does not exist, or a word has several links.
+    """
+    lengths = np.diff(side.offsets)
+    if len(side) != pairs.n_sentences or (positions >= lengths[pairs.sentence]).any():
+        raise SettingError(
+            "links and vectors must refer to the same words; was the text tokenised differently?"
+        )
+    rows = side.rows(pairs.sentence, positions)
+    if len(np.unique(rows)) != len(rows):
+        raise SettingError("links must be one-to-one; call links.one_to_one() first")
+    return rows
+
+
+def _all_or_copy(mask: np.ndarray | None, n: int) -> np.ndarray:
+    """Return a copy of a mask, or a mask of all `n` words if it is None."""
+    return np.ones(n, dtype=bool) if mask is None else np.array(mask, dtype=bool)
+
+
+def _unit_vectors(side: Embeddings, words: np.ndarray) -> np.ndarray:
+    """Return the L2-normalised vectors of words, float32 `[len(words), dim]`."""
+    # Selecting all words would copy them.
+    return unit_rows(side.data, None if len(words) == side.n_words else words)
+
+
+def _word_lists(neighbours: np.ndarray, candidates: np.ndarray, depth: int) -> np.ndarray:
+    """Convert indices among the candidates, int64 `[n, ≤ depth]`, to word indices, int64 `[n,
+    depth]`. Missing neighbours are −1.
+    """
+    lists = np.full((len(neighbours), depth), -1, dtype=np.int64)
+    n_found = neighbours.shape[1]
+    if n_found:
+        lists[:, :n_found] = np.where(neighbours >= 0, candidates[neighbours], -1)
+    return lists

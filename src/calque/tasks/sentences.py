@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -35,16 +35,22 @@ if TYPE_CHECKING:
 Similarity = Literal["cosine", "csls"]
 
 
-class Uncomputed(NamedTuple):
-    """Input for a score and its bootstrap interval: a statistic, and the counts per sentence
-    (`sums`, `[n_sentences, k]`).
+class MetricCounts(NamedTuple):
+    """Input for a score and its bootstrap interval.
+
+    Attributes:
+        metric: name of the metric.
+        counts: counts for each sentence, `[n_sentences, k]`.
+        statistic: function that computes the metric from the sums of the counts.
+        n: number of test items.
+        settings: settings to record with the score.
     """
 
     metric: str
-    sums: np.ndarray
+    counts: np.ndarray
     statistic: Statistic
     n: int
-    about: dict[str, Any]
+    settings: Mapping[str, object]
 
 
 class SentenceRetrieval(Task):
@@ -106,10 +112,11 @@ class SentenceRetrieval(Task):
                 f"dev must be in the languages of the test text, {text.langs}, got {dev.langs}"
             )
         # keep only pairs that have words on both sides
-        self.text = text.take(
-            np.flatnonzero((text.source.lengths() > 0) & (text.target.lengths() > 0))
-        )
-        self.dev, self.k, self.margin_k = dev, k, k or 4
+        is_filled = (text.source.lengths() > 0) & (text.target.lengths() > 0)
+        self.text = text.take(np.flatnonzero(is_filled))
+        self.dev = dev
+        self.csls_k = k or 10  # as in Conneau et al. (2018a)
+        self.margin_k = k or 4
         self.sentence_pooling: Pooling | None = sentence_pooling
         self.prompt, self.similarity = prompt, similarity
         self.tokenize, self.bootstrap, self.data = tokenize, bootstrap, data
@@ -128,19 +135,23 @@ class SentenceRetrieval(Task):
         them if necessary.
         """
         words = replace(inputs.words, pretokenized=True)
-        options: Any = {
-            "sentence_pooling": sentence_pooling,
-            "prompt": prompt,
-            "similarity": similarity,
-            "k": k,
-            "tokenize": not inputs.words.pretokenized,
-        }
         tasks: list[Task] = []
-        for one in inputs.each():
-            (test,), (langs,) = one.test, one.langs
-            dev = words.read(one.dev[0], langs) if one.dev else None
-            tasks.append(cls(words.read(test, langs), dev=dev, data=test, **options))
-            tasks[-1].notes = {"dev": [Path(one.dev[0]).name]} if one.dev else {}
+        for text_inputs in inputs.per_test_text():
+            (test,) = text_inputs.test
+            (langs,) = text_inputs.langs
+            dev_path = text_inputs.dev[0] if text_inputs.dev else None
+            task = cls(
+                words.read(test, langs),
+                dev=None if dev_path is None else words.read(dev_path, langs),
+                data=test,
+                sentence_pooling=sentence_pooling,
+                prompt=prompt,
+                similarity=similarity,
+                k=k,
+                tokenize=not inputs.words.pretokenized,
+            )
+            task.notes = {} if dev_path is None else {"dev": [Path(dev_path).name]}
+            tasks.append(task)
         return tasks
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
@@ -156,43 +167,44 @@ class SentenceRetrieval(Task):
         """
         require(encoder, "measured", self.rows)
         pooling = SentencePooling.of(encoder, self.sentence_pooling, prompt=self.prompt)
-        settings = {
+        settings: dict[str, object] = {
             "sentence_pooling": self.sentence_pooling or "default",
             "pooled": pooling.described,
-            **({"pooling_note": pooling.note} if pooling.note else {}),
+        }
+        if pooling.note:
+            settings["pooling_note"] = pooling.note
+        settings |= {
             **about_encoder(encoder),
             "margin_k": self.margin_k,
             "bootstrap": self.bootstrap,
         }
-        encode = partial(self._encoded, encoder, pooling, progress)
-        vectors = encode(self.text.source), encode(self.text.target)
-        parts = [
-            self._retrieval(*vectors),
-            *([] if self.dev is None else [self._mined(self.dev, encode, vectors)]),
-        ]
-        scores = []
-        for part in parts:
-            measured = measure_all(
-                [(each.sums, each.statistic) for each in part], samples=self.bootstrap
-            )
-            for (metric, _, _, n, about), each in zip(part, measured, strict=True):
-                about = {**settings, **about}
-                scores.append(
-                    Score(
-                        "sentences",
-                        self.data,
-                        self.text.langs,
-                        metric,
-                        *each.ends,
-                        n,
-                        0,
-                        about,
-                        **each.kept,
-                    )
-                )
+        encode = partial(self._encode, encoder, pooling, progress)
+        source, target = encode(self.text.source), encode(self.text.target)
+        scores = self._scores(self._retrieval(source, target), settings)
+        if self.dev is not None:
+            scores += self._scores(self._mining(self.dev, encode, source, target), settings)
         return scores
 
-    def _encoded(
+    def _scores(
+        self, metrics: Sequence[MetricCounts], settings: Mapping[str, object]
+    ) -> list[Score]:
+        """Compute scores on the same bootstrap samples."""
+        statistics = [(each.counts, each.statistic) for each in metrics]
+        measured = measure_all(statistics, samples=self.bootstrap)
+        return [
+            value.score(
+                task="sentences",
+                data=self.data,
+                languages=self.text.langs,
+                metric=metric.metric,
+                n=metric.n,
+                seed=0,
+                settings={**settings, **metric.settings},
+            )
+            for metric, value in zip(metrics, measured, strict=True)
+        ]
+
+    def _encode(
         self, encoder: Encoder, pooling: SentencePooling, progress: bool, side: Sentences
     ) -> SentenceVectors:
         """Return sentence vectors. With `tokenize`, the text is tokenised first if vectors are
@@ -213,98 +225,137 @@ class SentenceRetrieval(Task):
             )
         return vectors
 
-    def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[Uncomputed]:
+    def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[MetricCounts]:
         """Return the counts for accuracy, then for xsim, each for both directions together and then
         per direction.
         """
-        numbers = [text_numbers(side) for side in (self.text.source, self.text.target)]
-        covered, n, (x, y) = source.covered & target.covered, len(source.covered), self.text.langs
-        about = {
+        covered = source.covered & target.covered
+        source_texts, target_texts = text_numbers(self.text.source), text_numbers(self.text.target)
+        settings = {
             "similarity": self.similarity,
-            "k": None if self.similarity == "cosine" else self.k or 10,
-            "source_texts_repeated": int(len(numbers[0]) - len(np.unique(numbers[0]))),
-            "target_texts_repeated": int(len(numbers[1]) - len(np.unique(numbers[1]))),
+            "k": None if self.similarity == "cosine" else self.csls_k,
+            "source_texts_repeated": int(len(source_texts) - len(np.unique(source_texts))),
+            "target_texts_repeated": int(len(target_texts) - len(np.unique(target_texts))),
             "sentences_without_vector": int((~covered).sum()),
         }
-        units = unit_rows(source.data), unit_rows(target.data)
-        near = (
-            cosine_neighbours(*units)
-            if self.similarity == "cosine"
-            else csls_neighbours(*units, k=self.k or 10)
-        )
-        xsim = [
-            xsim_neighbours(a.data, b.data, k=self.margin_k)
-            for a, b in ((source, target), (target, source))
-        ]
-        uncomputed: list[Uncomputed] = []
-        for name, found, more in (
-            ("accuracy", (near.targets[:, 0], near.sources[:, 0]), about),
-            ("xsim", xsim, {}),
-        ):
-            # The i-th sentences of both sides are translations. A sentence is correct if its text
-            # is a translation of the query's text anywhere in the parallel text.
-            hits = [
-                (at >= 0) & np.isin(own * n + other[at], own * n + other) & covered
-                for at, own, other in ((found[0], *numbers), (found[1], *numbers[::-1]))
-            ]
-            forward, backward = (each if name == "accuracy" else ~each for each in hits)
-            for metric, counts in (
-                (name, [forward.astype(float) + backward, np.full(n, 2.0)]),
-                (f"{name}.{x}-{y}", [forward, np.ones(n)]),
-                (f"{name}.{y}-{x}", [backward, np.ones(n)]),
-            ):
-                uncomputed.append(Uncomputed(metric, np.stack(counts, axis=1), accuracy, n, more))
-        return uncomputed
+        source_units, target_units = unit_rows(source.data), unit_rows(target.data)
+        if self.similarity == "cosine":
+            neighbours = cosine_neighbours(source_units, target_units)
+        else:
+            neighbours = csls_neighbours(source_units, target_units, k=self.csls_k)
 
-    def _mined(
+        def hits(nearest: np.ndarray, queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+            return covered & is_translation(nearest, queries, candidates)
+
+        forward = hits(neighbours.targets[:, 0], source_texts, target_texts)
+        backward = hits(neighbours.sources[:, 0], target_texts, source_texts)
+        metrics = self._both_directions("accuracy", forward, backward, settings)
+
+        xsim_targets = xsim_neighbours(source.data, target.data, k=self.margin_k)
+        xsim_sources = xsim_neighbours(target.data, source.data, k=self.margin_k)
+        # xsim is an error rate, so it counts the sentences that are not hits.
+        forward = ~hits(xsim_targets, source_texts, target_texts)
+        backward = ~hits(xsim_sources, target_texts, source_texts)
+        return metrics + self._both_directions("xsim", forward, backward, {})
+
+    def _both_directions(
+        self,
+        metric: str,
+        forward: np.ndarray,
+        backward: np.ndarray,
+        settings: Mapping[str, object],
+    ) -> list[MetricCounts]:
+        """Return the counts of a metric for both directions together and then per direction.
+
+        Args:
+            forward, backward: whether each query of a direction counts, bool `[n_sentences]`.
+        """
+        n = len(forward)
+        source, target = self.text.langs
+        columns_by_metric = {
+            metric: [forward.astype(float) + backward, np.full(n, 2.0)],
+            f"{metric}.{source}-{target}": [forward, np.ones(n)],
+            f"{metric}.{target}-{source}": [backward, np.ones(n)],
+        }
+        return [
+            MetricCounts(name, np.stack(columns, axis=1), accuracy, n, settings)
+            for name, columns in columns_by_metric.items()
+        ]
+
+    def _mining(
         self,
         dev: ParallelCorpus,
         encode: Callable[[Sentences], SentenceVectors],
-        vectors: Sequence[SentenceVectors],
-    ) -> list[Uncomputed]:
+        source: SentenceVectors,
+        target: SentenceVectors,
+    ) -> list[MetricCounts]:
         """Return the counts of each source sentence from which F1, precision and recall of the
         mined pairs are computed.
 
         Args:
             encode: function that returns the vectors of sentences.
-            vectors: sentence vectors of both sides of the test text.
+            source, target: sentence vectors of both sides of the test text.
         """
-        text, known = minable(self.text), minable(dev)
-        pairs = self._candidates(encode(known.source), encode(known.target))
-        threshold = best_threshold(pairs, known.is_gold(pairs), len(known.gold))
-        found = self._candidates(
-            *(each.take(rows) for each, rows in zip(vectors, text.rows, strict=True))
-        )
-        mined = found.scores >= threshold
-        about = {
+        dev_text = minable(dev)
+        dev_pairs = self._mined_pairs(encode(dev_text.source), encode(dev_text.target))
+        threshold = best_threshold(dev_pairs, dev_text.is_gold(dev_pairs), len(dev_text.gold))
+
+        text = minable(self.text)
+        source_rows, target_rows = text.rows
+        pairs = self._mined_pairs(source.take(source_rows), target.take(target_rows))
+        is_mined = pairs.scores >= threshold
+        settings = {
             "threshold": threshold if math.isfinite(threshold) else None,
             "gold_pairs": len(text.gold),
-            "mined_pairs": int(mined.sum()),
+            "mined_pairs": int(is_mined.sum()),
             "source_sentences": len(text.source),
             "target_sentences": len(text.target),
         }
-        of_source = (
-            found.source[mined & text.is_gold(found)],
-            found.source[mined],
-            text.gold[:, 0],
-        )
-        hits, guess, true = (
-            np.bincount(numbers, minlength=len(text.source)) for numbers in of_source
-        )
+
+        def per_sentence(source_sentences: np.ndarray) -> np.ndarray:
+            return np.bincount(source_sentences, minlength=len(text.source))
+
+        correct = per_sentence(pairs.source[is_mined & text.is_gold(pairs)])
+        mined = per_sentence(pairs.source[is_mined])
+        gold = per_sentence(text.gold[:, 0])
+
+        def counts_of(metric: str, statistic: Statistic, *columns: np.ndarray) -> MetricCounts:
+            counts = np.stack(columns, axis=1)
+            return MetricCounts(metric, counts, statistic, len(text.gold), settings)
+
         return [
-            Uncomputed(metric, np.stack(counts, axis=1), statistic, len(text.gold), about)
-            for metric, counts, statistic in (
-                ("f1", [hits, guess, true], f1),
-                ("precision", [hits, guess], accuracy),
-                ("recall", [hits, true], accuracy),
-            )
+            counts_of("f1", f1, correct, mined, gold),
+            counts_of("precision", accuracy, correct, mined),
+            counts_of("recall", accuracy, correct, gold),
         ]
 
-    def _candidates(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
+    def _mined_pairs(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
         """Return the candidates for mined pairs, limited to sentences that have a vector."""
-        rows = [np.flatnonzero(side.covered) for side in (source, target)]
-        found = mine(best_by_margin(source.data[rows[0]], target.data[rows[1]], k=self.margin_k))
-        return Mined(rows[0][found.source], rows[1][found.target], found.scores)
+        source_rows, target_rows = np.flatnonzero(source.covered), np.flatnonzero(target.covered)
+        pairs = mine(
+            best_by_margin(source.data[source_rows], target.data[target_rows], k=self.margin_k)
+        )
+        return Mined(source_rows[pairs.source], target_rows[pairs.target], pairs.scores)
+
+
+def is_translation(nearest: np.ndarray, queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Return whether the sentence retrieved for each query is a correct translation, bool
+    `[n_sentences]`.
+
+    The i-th sentences of both sides are translations. A retrieved sentence is correct if its text
+    is a translation of the query's text anywhere in the parallel text.
+
+    Args:
+        nearest: index of the sentence retrieved for each query, −1 if there is none, int64
+            `[n_sentences]`.
+        queries, candidates: number of each sentence's text on the side of the queries and on the
+            other side (`text_numbers`), int64 `[n_sentences]`.
+    """
+    # Each pair of texts is encoded as one number.
+    width = len(candidates)
+    return (nearest >= 0) & np.isin(
+        queries * width + candidates[nearest], queries * width + candidates
+    )
 
 
 # -- mining
@@ -325,33 +376,43 @@ class Minable:
     gold: np.ndarray
     rows: tuple[np.ndarray, np.ndarray]
 
-    def is_gold(self, found: Mined) -> np.ndarray:
+    def is_gold(self, pairs: Mined) -> np.ndarray:
         """Return whether each pair is a gold pair, bool `[n_pairs]`."""
+        # Each pair is encoded as one number.
         width = len(self.target)
-        return np.isin(
-            found.source * width + found.target, self.gold[:, 0] * width + self.gold[:, 1]
-        )
+        gold_source, gold_target = self.gold.T
+        return np.isin(pairs.source * width + pairs.target, gold_source * width + gold_target)
 
 
 def minable(text: ParallelCorpus) -> Minable:
     """Prepare parallel text for mining: merge duplicate sentences and drop empty sentences."""
-    rows, columns = [], []
-    for side in (text.source, text.target):
-        numbers = text_numbers(side)
-        first = np.unique(numbers, return_index=True)[1]
-        filled = side.lengths()[first] > 0
-        rows.append(first[filled])
-        columns.append(np.where(filled, np.cumsum(filled) - 1, -1)[numbers])
-    pairs = np.stack(columns, axis=1)
+    source_rows, source_numbers = _distinct_sentences(text.source)
+    target_rows, target_numbers = _distinct_sentences(text.target)
+    pairs = np.stack([source_numbers, target_numbers], axis=1)
     pairs = np.unique(pairs[(pairs >= 0).all(axis=1)], axis=0)
-    return Minable(text.source.take(rows[0]), text.target.take(rows[1]), pairs, (rows[0], rows[1]))
+    return Minable(
+        text.source.take(source_rows),
+        text.target.take(target_rows),
+        pairs,
+        (source_rows, target_rows),
+    )
+
+
+def _distinct_sentences(side: Sentences) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index of the first occurrence of each distinct sentence that is not empty, and the
+    number of each sentence's text among them, −1 for empty sentences, int64 `[n_sentences]`.
+    """
+    numbers = text_numbers(side)
+    first = np.unique(numbers, return_index=True)[1]
+    is_filled = side.lengths()[first] > 0
+    number_without_empty = np.where(is_filled, np.cumsum(is_filled) - 1, -1)
+    return first[is_filled], number_without_empty[numbers]
 
 
 def text_numbers(sentences: Sentences) -> np.ndarray:
     """Number the distinct sentences by first occurrence, and return the number of each sentence,
     int64 `[n_sentences]`.
     """
-    known: dict[tuple[str, ...], int] = {}
-    return np.array(
-        [known.setdefault(sentence.words, len(known)) for sentence in sentences], dtype=np.int64
-    )
+    number_of: dict[tuple[str, ...], int] = {}
+    numbers = [number_of.setdefault(sentence.words, len(number_of)) for sentence in sentences]
+    return np.array(numbers, dtype=np.int64)

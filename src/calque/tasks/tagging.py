@@ -19,7 +19,7 @@ from calque.nn.tagging import TaggingHead
 from calque.offsets import offsets_of, ranges
 from calque.spans import names_without_spans, span_counts
 from calque.spec import Label
-from calque.tasks.bootstrap import accuracy, f1
+from calque.tasks.bootstrap import Statistic, accuracy, f1
 from calque.tasks.datasets import Answers, Dataset, codes_of, number_or_name, repaired_tags
 from calque.tasks.projection import LabelProjection
 from calque.tasks.reporting import NOT_CONVERGED
@@ -60,7 +60,7 @@ class Tagging(ZeroShot[TaggedText]):
 
     files = (*ZeroShot.files, "project", "links")
     names = ("ner", "slots", "pos")
-    statistics: Mapping[str, Any]
+    statistics: Mapping[str, Statistic]
 
     def __init__(
         self,
@@ -85,45 +85,48 @@ class Tagging(ZeroShot[TaggedText]):
         if kind not in self.names:
             raise SettingError(f"kind of tagging must be ner, slots or pos, got {kind!r}")
         self.name: str = kind
-        self.kind_of_head = ("linear" if tune else "bilstm-crf") if head is None else head
-        if self.kind_of_head not in HEADS:
+        if head is None:
+            head = "linear" if tune else "bilstm-crf"
+        if head not in HEADS:
             raise SettingError(
-                f"head must be one of {', '.join(HEADS)}, got "
-                f"{head!r}{did_you_mean(str(head), HEADS)}"
+                f"head must be one of {', '.join(HEADS)}, got {head!r}{did_you_mean(head, HEADS)}"
             )
+        self.head_type = head
         self.hidden, self.layers, self.dropout = hidden, layers, dropout
-        if kind != "pos":
-            for each in train:
-                _need_spans(each)
-            for each in (*train, *tests, *dev):
-                _refuse_other_tags(each)
-        self.tags = _names(each.data.tags for each in train)
-        with_intents = kind == "slots" and all(
-            data.data.intents is not None for data in (*train, *tests)
-        )
-        self.intents = _names(each.data.intents for each in train) if with_intents else ()
         self.unknown = unknown
+        has_spans = kind != "pos"
+        if has_spans:
+            for dataset in train:
+                _check_has_spans(dataset)
+            for dataset in (*train, *tests, *dev):
+                _refuse_other_tags(dataset)
+        has_intents = kind == "slots" and all(
+            dataset.data.intents is not None for dataset in (*train, *tests)
+        )
+        self.tags = _training_names([dataset.data.tags for dataset in train])
+        self.intents: tuple[str, ...] = ()
+        if has_intents:
+            self.intents = _training_names(_intents_of(train))
+
         # Labels that the head can predict come first; labels that occur only in test or development
         # text follow.
-        more = [each.data for each in (*tests, *dev)] if unknown == "miss" else []
-        self.gold_tags = _extended(self.tags, [data.tags for data in more])
-        self.gold_intents = _extended(
-            self.intents, [data.intents for data in more if data.intents is not None]
-        )
-        if kind != "pos" and "O" not in self.gold_tags:
+        self.gold_tags, self.gold_intents = self.tags, self.intents
+        if unknown == "miss":
+            others = (*tests, *dev)
+            self.gold_tags = _extended(self.tags, [dataset.data.tags for dataset in others])
+            self.gold_intents = _extended(self.intents, _intents_of(others))
+        if has_spans and "O" not in self.gold_tags:
             self.gold_tags = (*self.gold_tags, "O")
-        self.kinds = (
-            ()
-            if kind == "pos"
-            else tuple(sorted({name[2:] for name in self.tags if name[:2] == "B-"}))
-        )
-        self.statistics = (
-            {"accuracy": accuracy}
-            if kind == "pos"
-            else {"f1": f1, **{f"f1.{name}": f1 for name in self.kinds}}
-        )
-        if with_intents:
-            self.statistics = {**self.statistics, "intent": accuracy}
+
+        self.span_types: tuple[str, ...] = ()
+        statistics = {"accuracy": accuracy}
+        if has_spans:
+            types = {tag.removeprefix("B-") for tag in self.tags if tag.startswith("B-")}
+            self.span_types = tuple(sorted(types))
+            statistics = {"f1": f1} | {f"f1.{name}": f1 for name in self.span_types}
+        if has_intents:
+            statistics["intent"] = accuracy
+        self.statistics = statistics
         super().__init__(train, tests, tune=tune, dev=dev, **protocol)
 
     @staticmethod
@@ -146,12 +149,19 @@ class Tagging(ZeroShot[TaggedText]):
             column: column that contains the tags, given as a number, "upos", "xpos", or the name of
                 a data set column.
         """
-        how: Any = {"format": format, "column": number_or_name(column)}
-        text = read_tagged(path, lang=lang, on_error=on_error, **how)
+        text = read_tagged(
+            path, lang=lang, on_error=on_error, format=format, column=number_or_name(column)
+        )
         return renamed(text, rename) if rename else text
 
     @classmethod
-    def projected(cls, inputs: Inputs, make: Callable[..., Any], train: Any, tests: Any) -> Task:
+    def projected(
+        cls,
+        inputs: Inputs,
+        make: Callable[..., Any],
+        train: Sequence[Dataset[TaggedText]],
+        tests: Sequence[Dataset[TaggedText]],
+    ) -> Task:
         words = replace(inputs.words.unlimited, pretokenized=False)
         corpora = words.read_all(inputs.project, inputs.langs)
         if inputs.links and len(inputs.links) != len(corpora):
@@ -159,16 +169,17 @@ class Tagging(ZeroShot[TaggedText]):
                 f"--links must have one file for each of {len(corpora)} texts, got "
                 f"{len(inputs.links)}"
             )
-        pairs = [
-            words.open_pairs(inputs.links[number], corpus) if inputs.links else words.link(corpus)
-            for number, corpus in enumerate(corpora)
-        ]
-        return LabelProjection(
-            make, train, tests, list(zip(inputs.project, corpora, pairs, strict=True)), inputs.say
-        )
+        linked_texts = []
+        for number, (path, corpus) in enumerate(zip(inputs.project, corpora, strict=True)):
+            if inputs.links:
+                pairs = words.open_pairs(inputs.links[number], corpus)
+            else:
+                pairs = words.link(corpus)
+            linked_texts.append((path, corpus, pairs))
+        return LabelProjection(make, train, tests, linked_texts, inputs.say)
 
     def defaults(self) -> dict[str, Any]:
-        if self.kind_of_head == "bilstm-crf":
+        if self.head_type == "bilstm-crf":
             return {"epochs": 20, "batch": 32, "learning_rate": 1e-3, "patience": 4}
         return {
             "epochs": 5,
@@ -180,14 +191,10 @@ class Tagging(ZeroShot[TaggedText]):
         }
 
     def settings(self) -> dict[str, Any]:
-        lstm = (
-            {"hidden": self.hidden, "layers": self.layers}
-            if self.kind_of_head == "bilstm-crf"
-            else {}
-        )
-        return {
-            "head": self.kind_of_head,
-            **lstm,
+        settings: dict[str, Any] = {"head": self.head_type}
+        if self.head_type == "bilstm-crf":
+            settings |= {"hidden": self.hidden, "layers": self.layers}
+        return settings | {
             "dropout": self.dropout,
             "tags": len(self.tags),
             "unknown": self.unknown,
@@ -201,55 +208,60 @@ class Tagging(ZeroShot[TaggedText]):
     def sentences(self, data: TaggedText) -> Sentences:
         return data.sentences
 
-    def answers(self, each: Dataset[TaggedText]) -> Answers:
-        data, lengths = each.data, each.data.sentences.lengths()
-        miss = "count such labels as wrong (--unknown miss)"
-        words = {"tags": codes_of(data.tags, self.gold_tags, each, lengths, miss, _kind_of)}
+    def answers(self, dataset: Dataset[TaggedText]) -> Answers:
+        data = dataset.data
+        lengths = data.sentences.lengths()
+        remedy = "count such labels as wrong (--unknown miss)"
+        tags = codes_of(data.tags, self.gold_tags, dataset, lengths, remedy, _name_in_rename)
         texts = {}
         if self.intents and data.intents is not None:
             texts["intents"] = codes_of(
-                data.intents, self.gold_intents, each, np.ones_like(lengths), miss, _kind_of
+                data.intents,
+                self.gold_intents,
+                dataset,
+                np.ones_like(lengths),
+                remedy,
+                _name_in_rename,
             )
-        return Answers(lengths, words=words, texts=texts)
+        return Answers(lengths, words={"tags": tags}, texts=texts)
 
     def head(self, dim: int) -> nn.Module:
-        lstm = (self.hidden, self.layers) if self.kind_of_head == "bilstm-crf" else None
-        crf = self.kind_of_head.endswith("crf")
+        lstm = (self.hidden, self.layers) if self.head_type == "bilstm-crf" else None
+        crf = self.head_type.endswith("crf")
         return TaggingHead(
             dim, self.tags, len(self.intents), lstm=lstm, crf=crf, dropout=self.dropout
         )
 
-    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
+    def losses(self, head: nn.Module, batch: WordRows, answers: Answers) -> Tensor:
         assert isinstance(head, TaggingHead)
-        tags = answers.of_words("tags", given.numbers).to(given.rows.device)
-        scores, intents = head(given.rows, given.lengths)
-        losses = head.tag_losses(scores, tags, given.lengths)
-        if intents is not None:
-            gold = answers.of_texts("intents", given.numbers).to(given.rows.device)
-            losses = losses + functional.cross_entropy(intents, gold, reduction="none")
+        tags = answers.of_words("tags", batch.numbers).to(batch.rows.device)
+        tag_scores, intent_scores = head(batch.rows, batch.lengths)
+        losses = head.tag_losses(tag_scores, tags, batch.lengths)
+        if intent_scores is not None:
+            intents = answers.of_texts("intents", batch.numbers).to(batch.rows.device)
+            losses = losses + functional.cross_entropy(intent_scores, intents, reduction="none")
         return losses
 
-    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+    def counts(self, head: nn.Module, batch: WordRows, answers: Answers) -> dict[str, np.ndarray]:
         assert isinstance(head, TaggingHead)
-        scores, intents = head(given.rows, given.lengths)
-        tags = head.best(scores, given.lengths).cpu().numpy()
-        gold = answers.of_words("tags", given.numbers).numpy()
-        offsets = offsets_of(given.lengths.numpy())
+        tag_scores, intent_scores = head(batch.rows, batch.lengths)
+        predicted = head.best(tag_scores, batch.lengths).cpu().numpy()
+        gold = answers.of_words("tags", batch.numbers).numpy()
+        offsets = offsets_of(batch.lengths.numpy())
         if self.name == "pos":
-            right = offsets_of(tags == gold)
-            counts_by_metric = {
-                "accuracy": np.stack([np.diff(right[offsets]), np.diff(offsets)], axis=1)
-            }
+            # Number of correct words before each word, so differences count those of each text.
+            n_correct = offsets_of(predicted == gold)[offsets]
+            counts = {"accuracy": np.stack([np.diff(n_correct), np.diff(offsets)], axis=1)}
         else:
-            counts = span_counts(gold, tags, self.gold_tags, offsets)
-            counts_by_metric = {"f1": counts.sentences}
-            counts_by_metric |= {
-                f"f1.{kind}": counts.table[:, counts.types.index(kind)] for kind in self.kinds
-            }
-        if intents is not None:
-            right = intents.argmax(1).cpu() == answers.of_texts("intents", given.numbers)
-            counts_by_metric["intent"] = np.stack([right.numpy(), np.ones(len(right))], axis=1)
-        return counts_by_metric
+            spans = span_counts(gold, predicted, self.gold_tags, offsets)
+            counts = {"f1": spans.sentences}
+            for name in self.span_types:
+                counts[f"f1.{name}"] = spans.table[:, spans.types.index(name)]
+        if intent_scores is not None:
+            intents = answers.of_texts("intents", batch.numbers)
+            correct = (intent_scores.argmax(1).cpu() == intents).numpy()
+            counts["intent"] = np.stack([correct, np.ones(len(correct))], axis=1)
+        return counts
 
     def tag(self, encoder: Encoder, sentences: Sentences, *, progress: bool = False) -> TaggedText:
         """Train a task head with seed 0, and return the sentences with predicted tags."""
@@ -259,70 +271,85 @@ class Tagging(ZeroShot[TaggedText]):
             warnings.warn(
                 CalqueWarning(f"the tagger has {NOT_CONVERGED}; increase epochs"), stacklevel=2
             )
+        head = trained.head
+        assert isinstance(head, TaggingHead)
         lengths = sentences.lengths()
-        starts, codes = offsets_of(lengths)[:-1], np.zeros(int(lengths.sum()), dtype=np.int32)
+        starts = offsets_of(lengths)[:-1]
+        codes = np.zeros(int(lengths.sum()), dtype=np.int32)  # filled batch by batch
         text = TaggedText(sentences, Labels(codes, self.tags))
         with torch.no_grad():
-            for given in experiment.batches(trained, Dataset("text", sentences.lang, text)):
-                scores, _ = trained.head(given.rows, given.lengths)
-                places = ranges(starts[given.numbers], lengths[given.numbers])
-                codes[places] = trained.head.best(scores, given.lengths).cpu().numpy()  # type: ignore[operator]
+            for batch in experiment.batches(trained, Dataset("text", sentences.lang, text)):
+                scores, _ = head(batch.rows, batch.lengths)
+                words = ranges(starts[batch.numbers], lengths[batch.numbers])
+                codes[words] = head.best(scores, batch.lengths).cpu().numpy()
         return text
 
 
-def _need_spans(each: Dataset[TaggedText]) -> None:
+def _check_has_spans(dataset: Dataset[TaggedText]) -> None:
     """Raise an `InputError` if no tag in the text begins a span."""
-    names = [name for name in each.data.tags.names if name != "O"]
-    if not any(name.startswith("B-") for name in names):
-        has = (
-            f"has the tags {', '.join(names[:6])}{', …' if len(names) > 6 else ''}"
-            if names
-            else "has only the tag O"
-        )
-        fact = (
-            f"{has}; expected spans, e.g. B-PER, I-PER and O (for tags without spans, use the task "
-            "pos)"
-        )
-        raise InputError(fact, path=each.data.path or each.name)
+    names = [name for name in dataset.data.tags.names if name != "O"]
+    if any(name.startswith("B-") for name in names):
+        return
+    tags = "has only the tag O"
+    if names:
+        tags = f"has the tags {', '.join(names[:6])}"
+        if len(names) > 6:
+            tags += ", …"
+    raise InputError(
+        f"{tags}; expected spans, e.g. B-PER, I-PER and O (for tags without spans, use the task "
+        "pos)",
+        path=dataset.data.path or dataset.name,
+    )
 
 
-def _refuse_other_tags(each: Dataset[TaggedText]) -> None:
+def _refuse_other_tags(dataset: Dataset[TaggedText]) -> None:
     """Raise an `InputError` if a tag is neither O nor a BIO tag. Such words would be outside every
     span.
     """
-    tags = each.data.tags
-    strange = names_without_spans(tags.names)
-    words = np.flatnonzero(np.array([name in strange for name in (*tags.names, "O")])[tags.codes])
+    tags, lines = dataset.data.tags, dataset.data.lines
+    strange_names = names_without_spans(tags.names)
+    is_strange = np.array([name in strange_names for name in tags.names], dtype=bool)
+    words = np.flatnonzero(is_strange[tags.codes])
     if not len(words):
         return
-    ends = np.cumsum(each.data.sentences.lengths())
-    line = (
-        None
-        if each.data.lines is None
-        else int(each.data.lines[np.searchsorted(ends, words[0], side="right")])
-    )
+    line = None
+    if lines is not None:
+        ends = np.cumsum(dataset.data.sentences.lengths())
+        line = int(lines[np.searchsorted(ends, words[0], side="right")])
     fact = (
         f"the tag {tags[int(words[0])]!r:.40} is not a span tag, expected tags such as B-PER, "
         "I-PER and O"
     )
     remedy = "correct it, or rename it with --rename (for tags without spans, use the task pos)"
-    raise InputError(f"{fact}; {remedy}", path=each.data.path or each.name, line=line)
+    raise InputError(f"{fact}; {remedy}", path=dataset.data.path or dataset.name, line=line)
 
 
-def _names(labels: Iterable[Any]) -> tuple[str, ...]:
+def _intents_of(datasets: Iterable[Dataset[TaggedText]]) -> list[Labels]:
+    """Return the intents of the data sets that have any."""
+    intents = [dataset.data.intents for dataset in datasets]
+    return [labels for labels in intents if labels is not None]
+
+
+def _training_names(labels: Sequence[Labels]) -> tuple[str, ...]:
     """Return the sorted labels of the training texts, with O first. For each B- label, the matching
     I- label is added.
     """
-    names = {name for each in labels for name in each.names}
+    names = _union(labels)
     names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
     return tuple(sorted(names, key=lambda name: (name != "O", name)))
 
 
 def _extended(names: tuple[str, ...], labels: Sequence[Labels]) -> tuple[str, ...]:
-    return (*names, *sorted({name for each in labels for name in each.names} - set(names)))
+    """Return `names`, followed by the sorted labels that are not among them."""
+    return (*names, *sorted(_union(labels) - set(names)))
 
 
-def _kind_of(label: str) -> str:
+def _union(labels: Sequence[Labels]) -> set[str]:
+    return set().union(*(labels_of_text.names for labels_of_text in labels))
+
+
+def _name_in_rename(label: str) -> str:
+    """Return the name that `--rename` expects for a label: its span type, or the label itself."""
     return label.partition("-")[2] or label
 
 
@@ -333,13 +360,17 @@ def renamed(text: TaggedText, names: Mapping[str, str]) -> TaggedText:
         names: mapping from old to new names, without the span prefixes B- and I-.
     """
 
-    def new(name: str) -> str:
-        part, dash, kind = name.partition("-")
-        if not dash or part not in ("B", "I"):
-            return (names[name] or "O") if name in names else name
-        return name if kind not in names else (f"{part}-{names[kind]}" if names[kind] else "O")
+    def new_name(tag: str) -> str:
+        prefix, dash, span_type = tag.partition("-")
+        is_span = bool(dash) and prefix in ("B", "I")
+        old_name = span_type if is_span else tag
+        if old_name not in names:
+            return tag
+        if not names[old_name]:
+            return "O"
+        return f"{prefix}-{names[old_name]}" if is_span else names[old_name]
 
-    tags = Labels.of([new(name) for name in text.tags.names])
+    tags = Labels.of([new_name(name) for name in text.tags.names])
     changed = replace(text, tags=Labels(tags.codes[text.tags.codes], tags.names))
     if text.intents is None:
         return changed

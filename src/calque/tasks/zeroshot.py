@@ -115,11 +115,11 @@ class ZeroShot(Task, Generic[D]):
     files = ("test", "train", "dev", "ceiling")
     languages: ClassVar[Languages] = "files"
     reporting = TRAINED_HEADS
-    # : default number of epochs for a task head on frozen vectors, and for a task head that is
-    # trained with its encoder
+    #: default number of epochs for a task head on frozen vectors, and for a task head that is
+    #: trained with its encoder
     epochs: ClassVar[tuple[int, int]] = (15, 3)
-    # : task names, for a class that implements several tasks and receives the name as its first
-    # argument
+    #: task names, for a class that implements several tasks and receives the name as its first
+    #: argument
     names: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
@@ -135,37 +135,53 @@ class ZeroShot(Task, Generic[D]):
         bootstrap: int = 1000,
         seed: int = 0,
     ):
-        seeds = range(3 if tune else 5) if seeds is None else seeds
+        if seeds is None:
+            seeds = range(3) if tune else range(5)
         if not train or not tests or not seeds:
             raise SettingError(
                 "there must be at least one training text, one test set and one seed"
             )
         if select not in get_args(Select):
             raise SettingError(f"select must be source, target or last, got {select!r}")
-        for each in (*train, *tests, *dev):
-            if not len(each.data) or not self.sentences(each.data).lengths().any():  # type: ignore[arg-type]
-                raise SettingError(f"{each.name} contains no texts")
+        for dataset in (*train, *tests, *dev):
+            self._check_has_text(dataset)
         self.train, self.tests, self.tune, self.select = list(train), list(tests), tune, select
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
-        self.options = {
-            **self.defaults(),
-            **({"learning_rate": None} if tune else {}),
-            **dict(options or {}),
-        }
-        self.sources = list(dict.fromkeys(each.lang for each in train))
-        known = [each for each in dev if each.lang in self.sources]
-        self.dev = {"source": known, "target": list(dev), "last": []}[select]
-        if select == "source" and dev and not known:
+        self.options = self.defaults()
+        if tune:
+            # A rate of None stands for `tuned_rate`, which depends on the encoder's dimension.
+            self.options["learning_rate"] = None
+        self.options.update(options or {})
+        self.sources = list(dict.fromkeys(dataset.lang for dataset in train))
+        self.dev = self._development(dev)
+
+    def _check_has_text(self, dataset: Dataset[D]) -> None:
+        has_rows = len(dataset.data) > 0  # type: ignore[arg-type]
+        if not has_rows or not self.sentences(dataset.data).lengths().any():
+            raise SettingError(f"{dataset.name} contains no texts")
+
+    def _development(self, dev: Sequence[Dataset[D]]) -> list[Dataset[D]]:
+        """Return the development texts that `select` uses.
+
+        Raises:
+            SettingError: `select` requires other development texts.
+        """
+        in_sources = [dataset for dataset in dev if dataset.lang in self.sources]
+        if self.select == "last":
+            return []
+        if self.select == "target":
+            if len(in_sources) == len(dev):
+                raise SettingError(
+                    "select=target requires development text in a language without training text"
+                )
+            return list(dev)
+        if dev and not in_sources:
+            langs = ", ".join(dict.fromkeys(dataset.lang for dataset in dev))
             raise SettingError(
                 f"select=source requires development text in {', '.join(self.sources)}, got text "
-                "only in "
-                f"{', '.join(dict.fromkeys(each.lang for each in dev))}; add such text, or set "
-                "select=target"
+                f"only in {langs}; add such text, or set select=target"
             )
-        if select == "target" and len(known) == len(dev):
-            raise SettingError(
-                "select=target requires development text in a language without training text"
-            )
+        return in_sources
 
     # -- from files
     # ----------------------------------------------------------------------------------------------
@@ -189,7 +205,7 @@ class ZeroShot(Task, Generic[D]):
         tune: bool = False,
         select: Select = "source",
         on_error: Literal["raise", "skip"] = "raise",
-        **own: Any,
+        **options: Any,
     ) -> list[Task]:
         """Return the task. For each language in `--ceiling`, also return a task that is trained on
         the ceiling text (translate-train). With `--project`, return only the task that trains on
@@ -200,72 +216,80 @@ class ZeroShot(Task, Generic[D]):
             seeds: number of training runs, which use the seeds 0, 1, …; default: see the class.
             tune, select: see the class.
             on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
-            own: options for `read`, for `Supervised` and for the task's class.
+            options: options for `read`, for `Supervised` and for the task's class.
         """
         if not inputs.train:
             raise SettingError(f"{inputs.task} requires training text; set --train FILE")
         if inputs.ceiling and inputs.project:
             raise SettingError("--ceiling and --project cannot be combined; remove one of them")
-        options = {
-            name: own.pop(name) for name in inspect.signature(Supervised).parameters if name in own
-        }
-        offered = {"on_error": on_error, "pretokenized": inputs.words.pretokenized, **own}
-        reading = {
-            name: offered[name]
-            for name in inspect.signature(cls.read).parameters
-            if name in offered
-        }
-        read, known, limit = partial(cls.read, **reading), {}, inputs.words.limit
-        train, tests, dev, ceiling = (
-            read_datasets(files, read, max_texts, known, inputs.say)
-            for files, max_texts in (
-                (inputs.train, limit),
-                (inputs.test, inputs.test_limit),
-                (inputs.dev, inputs.test_limit),
-                (inputs.ceiling, limit),
-            )
+        # Each option belongs to training, to the reader, or otherwise to the task's class.
+        training_options = _accepted_by(Supervised, options)
+        pretokenized = inputs.words.pretokenized
+        read_options = _accepted_by(
+            cls.read, {"on_error": on_error, "pretokenized": pretokenized, **options}
         )
-        for each in tests:
-            warn_of_shared(each, [*train, *(text for text in ceiling if text.lang == each.lang)])
+        task_options = {
+            name: value
+            for name, value in options.items()
+            if name not in training_options and name not in read_options
+        }
+
+        read_files = partial(
+            read_datasets, read=partial(cls.read, **read_options), cache={}, say=inputs.say
+        )
+        train = read_files(inputs.train, max_texts=inputs.words.limit)
+        tests = read_files(inputs.test, max_texts=inputs.test_limit)
+        dev = read_files(inputs.dev, max_texts=inputs.test_limit)
+        ceiling = read_files(inputs.ceiling, max_texts=inputs.words.limit)
+        for test in tests:
+            warn_of_shared(test, [*train, *_in_language(ceiling, test.lang)])
+
+        # A class that implements several tasks takes the task's name as its first argument.
+        first_arguments: tuple[Any, ...] = (inputs.task,) if cls.names else ()
         make = partial(
             cls,
-            *((inputs.task,) if cls.names else ()),
+            *first_arguments,
             tune=tune,
             seeds=None if seeds is None else range(seeds),
-            options=options,
-            **{name: value for name, value in own.items() if name not in reading},
+            options=training_options,
+            **task_options,
         )
         if inputs.project:
             return [cls.projected(inputs, make, train, tests)]
         tasks: list[Task] = [make(train, tests, dev=dev, select=select)]
-        for lang in dict.fromkeys(each.lang for each in ceiling):
-            own_train, own_tests, own_dev = (
-                [e for e in some if e.lang == lang] for some in (ceiling, tests, dev)
-            )
-            if not own_tests:
-                langs = ", ".join(dict.fromkeys(each.lang for each in tests))
+        # A ceiling task is trained on the target language, so its training and development
+        # languages are the same.
+        ceiling_select = "source" if select == "target" else select
+        for lang in dict.fromkeys(dataset.lang for dataset in ceiling):
+            tests_in_language = _in_language(tests, lang)
+            if not tests_in_language:
+                langs = ", ".join(dict.fromkeys(dataset.lang for dataset in tests))
                 raise SettingError(
                     f"--ceiling must be in a language of the test sets ({langs}), got {lang}"
                 )
-            # The ceiling task is trained on the target language, so its training and development
-            # languages are the same.
-            tasks.append(
-                make(
-                    own_train,
-                    own_tests,
-                    dev=own_dev,
-                    select="source" if select == "target" else select,
-                )
+            task = make(
+                _in_language(ceiling, lang),
+                tests_in_language,
+                dev=_in_language(dev, lang),
+                select=ceiling_select,
             )
-            tasks[-1].protocol = "ceiling"  # type: ignore[attr-defined]
+            task.protocol = "ceiling"
+            tasks.append(task)
         return tasks
 
     @classmethod
     def projected(
-        cls, inputs: Inputs, make: Callable[..., Any], train: Sequence[Dataset[D]], tests: Any
+        cls,
+        inputs: Inputs,
+        make: Callable[..., Any],
+        train: Sequence[Dataset[D]],
+        tests: Sequence[Dataset[D]],
     ) -> Task:
         """Return the task that trains on projected labels. Only word tagging tasks implement this
         method.
+
+        Args:
+            make: function that builds the task from training and test sets.
         """
         raise SettingError(f"--project requires a word tagging task, got {inputs.task}")
 
@@ -273,15 +297,16 @@ class ZeroShot(Task, Generic[D]):
     # --------------------------------------------------------------
     def defaults(self) -> dict[str, Any]:
         """Return the task's default settings for `Supervised`."""
+        frozen_epochs, tuned_epochs = self.epochs
         if self.tune:
             return {
-                "epochs": self.epochs[1],
+                "epochs": tuned_epochs,
                 "batch": 32,
                 "warmup": 0.1,
                 "decay": "linear",
                 "clip": 1.0,
             }
-        return {"epochs": self.epochs[0], "batch": 32, "learning_rate": 1e-3, "patience": 4}
+        return {"epochs": frozen_epochs, "batch": 32, "learning_rate": 1e-3, "patience": 4}
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
@@ -302,7 +327,7 @@ class ZeroShot(Task, Generic[D]):
         """Return all sentences to encode."""
 
     @abstractmethod
-    def answers(self, each: Dataset[D]) -> Answers:
+    def answers(self, dataset: Dataset[D]) -> Answers:
         """Return the gold answers as numbers that have the same meaning in every data set."""
 
     @abstractmethod
@@ -310,19 +335,20 @@ class ZeroShot(Task, Generic[D]):
         """Return a new task head for vectors with `dim` dimensions."""
 
     @abstractmethod
-    def losses(self, head: nn.Module, given: WordRows, answers: Answers) -> Tensor:
-        """Return the loss of each given text, `[S]`."""
+    def losses(self, head: nn.Module, batch: WordRows, answers: Answers) -> Tensor:
+        """Return the loss of each text in a batch, `[S]`."""
 
     @abstractmethod
-    def counts(self, head: nn.Module, given: WordRows, answers: Answers) -> dict[str, np.ndarray]:
-        """For each metric, return the counts of each text, float `[S, k]`. `statistics` maps their
-        sum to the score.
+    def counts(self, head: nn.Module, batch: WordRows, answers: Answers) -> dict[str, np.ndarray]:
+        """Return the counts of each text in a batch, float `[S, k]`, keyed by metric. `statistics`
+        maps their sum to the score.
         """
 
     def training(self, encoder: Encoder) -> dict[str, Any]:
         """Return the settings for `Supervised` that are used with this encoder."""
-        known = self.options.get("learning_rate") is not None or not self.tune
-        return self.options if known else {**self.options, "learning_rate": tuned_rate(encoder.dim)}
+        if self.tune and self.options.get("learning_rate") is None:
+            return {**self.options, "learning_rate": tuned_rate(encoder.dim)}
+        return self.options
 
     def split(self, encoder: Any, data: D) -> Any:
         """Split the texts into subwords for fine-tuning the encoder."""
@@ -350,17 +376,31 @@ class ZeroShot(Task, Generic[D]):
         """
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.train(seed) for seed in self.seeds]
-        tested = [experiment.test(run) for run in runs]
-        without_dev = "one in ten training texts" if self.select == "source" else "the last one"
-        about = {
+        counts_by_run = [experiment.test(run) for run in runs]
+        settings = self._record(encoder, runs)
+        scores: list[Score] = []
+        for index, test in enumerate(self.tests):
+            counts_of_test = [counts[index] for counts in counts_by_run]
+            scores += self._scores(test, counts_of_test, settings)
+        reasons = self._reasons_against(runs, scores)
+        if reasons:
+            scores = [score.about(warnings=reasons) for score in scores]
+        return self._with_gaps(scores)
+
+    def _record(self, encoder: Encoder, runs: Sequence[Trained]) -> dict[str, Any]:
+        """Return the settings that are recorded with all scores."""
+        dev: list[str] | str = [dataset.name for dataset in self.dev]
+        if not dev:
+            dev = "one in ten training texts" if self.select == "source" else "the last one"
+        return {
             "protocol": self.protocol,
             **about_encoder(encoder),
-            "train": [e.name for e in self.train],
-            "train_texts": [len(e.data) for e in self.train],  # type: ignore[arg-type]
+            "train": [dataset.name for dataset in self.train],
+            "train_texts": [len(dataset.data) for dataset in self.train],  # type: ignore[arg-type]
             "features": "tuned" if self.tune else "frozen",
             "select": self.select,
             "seeds": self.seeds,
-            "dev": [e.name for e in self.dev] or without_dev,
+            "dev": dev,
             "chosen_epochs": [run.epoch for run in runs],
             "trained_epochs": [run.epochs for run in runs],
             "converged": [run.has_converged for run in runs],
@@ -368,70 +408,104 @@ class ZeroShot(Task, Generic[D]):
             **self.settings(),
             **self.training(encoder),
         }
-        scores: list[Score] = []
-        for number, test in enumerate(self.tests):
-            figures, values, groups = [], [], self.groups(test.data)
-            n = len(next(iter(tested[0][number].values())))
-            for metric, statistic in self.statistics.items():
-                sums = np.stack([sums[number][metric] for sums in tested], axis=1)
-                values.append(
-                    tuple(float(statistic(sums[:, k].sum(axis=0))) for k in range(len(runs)))
+
+    def _scores(
+        self,
+        test: Dataset[D],
+        counts_by_run: Sequence[Mapping[str, np.ndarray]],
+        settings: Mapping[str, Any],
+    ) -> list[Score]:
+        """Compute the scores on one test set from the counts of its texts, `[S, k]`, in each run
+        and for each metric.
+        """
+        groups = self.groups(test.data)
+        n_texts = len(next(iter(counts_by_run[0].values())))
+        values_by_metric: dict[str, tuple[float, ...]] = {}
+        statistics = []
+        for metric, statistic in self.statistics.items():
+            counts = np.stack([counts[metric] for counts in counts_by_run], axis=1)  # [S, runs, k]
+            totals = [counts[:, run].sum(axis=0) for run in range(len(counts_by_run))]
+            values_by_metric[metric] = tuple(float(statistic(total)) for total in totals)
+            # The bootstrap resamples rows, so the counts of all runs form one row for each text.
+            flat_counts = over_groups(counts.reshape(n_texts, -1), groups)
+            statistics.append((flat_counts, _mean_over_runs(statistic, counts.shape[1:])))
+        measured = measure_all(statistics, samples=self.bootstrap)
+        scores = []
+        for (metric, values), value in zip(values_by_metric.items(), measured, strict=True):
+            deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+            record = {
+                **settings,
+                **self.settings_of(test),
+                "values": [round(run_value, 5) for run_value in values],
+                "sd": round(deviation, 5),
+            }
+            scores.append(
+                value.over_runs(values).score(
+                    task=self.name,
+                    data=test.name,
+                    languages=(*self.sources, test.lang),
+                    metric=metric,
+                    n=n_texts,
+                    seed=self.seed,
+                    settings=record,
+                    runs=values,
                 )
-                flat = over_groups(sums.reshape(n, -1), groups)
-                figures.append((flat, _mean_of(statistic, sums.shape[1:])))
-            measures = zip(
-                self.statistics, measure_all(figures, samples=self.bootstrap), values, strict=True
             )
-            for metric, measured, of_runs in measures:
-                sd = float(np.std(of_runs, ddof=1)) if len(runs) > 1 else 0.0
-                spread = {"values": [round(value, 5) for value in of_runs], "sd": round(sd, 5)}
-                scores.append(
-                    Score(
-                        self.name,
-                        test.name,
-                        (*self.sources, test.lang),
-                        metric,
-                        *measured.over_runs(of_runs),
-                        n,
-                        self.seed,
-                        about | self.settings_of(test) | spread,
-                        runs=of_runs,
-                        **measured.kept,
-                    )
-                )
-        if reasons := self._reasons_against(runs, scores):
-            scores = [score.about(warnings=reasons) for score in scores]
-        in_source: dict[str, float] = {}
+        return scores
+
+    def _with_gaps(self, scores: Sequence[Score]) -> list[Score]:
+        """Record the gap of each score in another language: the score of the same metric on the
+        first test set in a source language, minus the score itself.
+        """
+        value_in_source: dict[str, float] = {}
         for score in scores:
             if score.languages[-1] in self.sources:
-                in_source.setdefault(score.metric, score.value)
-        return [
-            score
-            if score.languages[-1] in self.sources or score.metric not in in_source
-            else score.about(gap=round(in_source[score.metric] - score.value, 5))
-            for score in scores
-        ]
+                value_in_source.setdefault(score.metric, score.value)
+        with_gaps = []
+        for score in scores:
+            if score.languages[-1] not in self.sources and score.metric in value_in_source:
+                gap = value_in_source[score.metric] - score.value
+                score = score.about(gap=round(gap, 5))
+            with_gaps.append(score)
+        return with_gaps
 
     def _reasons_against(self, runs: Sequence[Trained], scores: Sequence[Score]) -> list[str]:
         """Return the reasons why the scores do not show how well the encoder can be used for this
         task.
         """
+        reasons = []
+        if not all(run.has_converged for run in runs):
+            reasons.append(NOT_CONVERGED)
         main = next(iter(self.statistics))
         values = np.array([score.runs for score in scores if score.metric == main])  # [tests, runs]
-        reasons = {
-            NOT_CONVERGED: not all(run.has_converged for run in runs),
-            f"nothing learned: {main} is 0.0 on every test set": bool(
-                (values == 0).all(axis=0).any()
-            ),
-        }
-        return [reason for reason, applies in reasons.items() if applies]
+        if (values == 0).all(axis=0).any():
+            reasons.append(f"nothing learned: {main} is 0.0 on every test set")
+        return reasons
 
 
-def _mean_of(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
-    """Return the statistic averaged over seeds; its input rows contain the flattened sums of all
-    seeds, `[seeds, k]`.
+def _accepted_by(function: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that are parameters of a function, in the order of its parameters."""
+    parameters = inspect.signature(function).parameters
+    return {name: options[name] for name in parameters if name in options}
+
+
+def _in_language(datasets: Sequence[Dataset[D]], lang: str) -> list[Dataset[D]]:
+    return [dataset for dataset in datasets if dataset.lang == lang]
+
+
+def _mean_over_runs(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
+    """Return the statistic averaged over training runs, as a function of flat counts.
+
+    Args:
+        shape: number of runs, and number of counts of each run. The rows of the returned
+            statistic's input are the flattened counts of all runs, `[runs * k]`.
     """
-    return lambda flat: statistic(flat.reshape(*flat.shape[:-1], *shape)).mean(-1)
+
+    def mean(flat_counts: np.ndarray) -> np.ndarray:
+        counts = flat_counts.reshape(*flat_counts.shape[:-1], *shape)
+        return statistic(counts).mean(-1)
+
+    return mean
 
 
 class Experiment(Generic[D]):
@@ -441,57 +515,59 @@ class Experiment(Generic[D]):
 
     def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
         require(encoder, "measured", task.rows)
-        self.task, self.encoder, self.processes, self.progress = (
-            task,
-            encoder,
-            Processes(),
-            progress,
-        )
-        self._known: dict[int, Any] = {}  # vectors or subwords, keyed by the `id` of the data
-        answers_by_text = [task.answers(each) for each in task.train]
-        self.answers = type(answers_by_text[0]).joined(answers_by_text)
-        self._gold = [
-            task.answers(each) for each in task.tests
-        ]  # unknown labels raise an error before training
-        sizes = [len(answers.lengths) for answers in answers_by_text]
-        self.dev = [(self._data(each), task.answers(each)) for each in task.dev]
-        self.held_out, self.kept = [], np.arange(sum(sizes))
+        self.task, self.encoder, self.progress = task, encoder, progress
+        self.processes = Processes()
+        self._cache: dict[int, Any] = {}  # vectors or subwords, keyed by the `id` of the data
+        answers = [task.answers(dataset) for dataset in task.train]
+        self.answers = type(answers[0]).joined(answers)
+        # Unknown labels raise an error here, before training.
+        self._gold = [task.answers(dataset) for dataset in task.tests]
+        self.dev = [(self._data(dataset), task.answers(dataset)) for dataset in task.dev]
+
+        # Texts are numbered across the training sets. `held_out` has one array for each set.
+        sizes = [len(answers_of_set.lengths) for answers_of_set in answers]
+        numbers = np.arange(sum(sizes))
+        self.held_out: list[np.ndarray] = []
         if not task.dev and task.select == "source":
-            parts = (_held_out(np.arange(a, b)) for a, b in itertools.pairwise(offsets_of(sizes)))
-            self.held_out = [numbers for numbers in parts if len(numbers)]
-            self.kept = np.setdiff1d(
-                self.kept, np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out])
-            )
-        langs = [task.sources.index(each.lang) for each in task.train]
-        self.groups = np.repeat(langs, sizes)[self.kept]
-        texts = [self._data(each) for each in task.train]
+            for start, end in itertools.pairwise(offsets_of(sizes)):
+                held_out = _held_out(numbers[start:end])
+                if len(held_out):
+                    self.held_out.append(held_out)
+        for held_out in self.held_out:
+            numbers = np.setdiff1d(numbers, held_out)
+        self.trained_numbers = numbers
+        langs = [task.sources.index(dataset.lang) for dataset in task.train]
+        self.groups = np.repeat(langs, sizes)[self.trained_numbers]
+
+        texts = [self._data(dataset) for dataset in task.train]
         self.text: Any = type(texts[0]).joined(texts)
         if not task.tune:  # all seeds share the same tensors
-            self.text = task.frozen(self.text, self.processes.device)
-            self.dev = [
-                (task.frozen(data, self.processes.device), answers) for data, answers in self.dev
-            ]
+            device = self.processes.device
+            self.text = task.frozen(self.text, device)
+            self.dev = [(task.frozen(data, device), gold) for data, gold in self.dev]
         self._tests: list[Any] | None = None
 
-    def _data(self, each: Dataset[D]) -> Any:
+    def _data(self, dataset: Dataset[D]) -> Any:
         """Return the vectors of a data set, or its subwords if the encoder is fine-tuned."""
-        if id(each.data) not in self._known:
+        key = id(dataset.data)
+        if key not in self._cache:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                self._known[id(each.data)] = self._read(each)
+                self._cache[key] = self._encode(dataset)
+            # Repeat the warnings with the name of the data set.
             for warning in caught:
-                warning.message.args = (f"{each.name}: {warning.message}",)  # type: ignore[union-attr]
+                warning.message.args = (f"{dataset.name}: {warning.message}",)  # type: ignore[union-attr]
                 warnings.warn(warning.message, stacklevel=2)
-        return self._known[id(each.data)]
+        return self._cache[key]
 
-    def _read(self, each: Dataset[D]) -> Any:
+    def _encode(self, dataset: Dataset[D]) -> Any:
         if not self.task.tune:
-            return self.task.encoded(self.encoder, each.data, progress=self.progress)
+            return self.task.encoded(self.encoder, dataset.data, progress=self.progress)
         if not isinstance(self.encoder, TrainableEncoder):
             raise SettingError(
                 f"{self.encoder.name} cannot be fine-tuned; use frozen vectors (remove --tune)"
             )
-        split = self.task.split(self.encoder, each.data)
+        split = self.task.split(self.encoder, dataset.data)
         if split.truncated_sentences:
             limit = f"{self.encoder.max_length} subwords"
             warnings.warn(
@@ -504,17 +580,18 @@ class Experiment(Generic[D]):
         """Return a hash of everything that affects training: settings, encoder, texts and gold
         answers.
         """
-        task, digest = self.task, hashlib.blake2b(digest_size=16)
-        for each in (*task.train, *task.dev):
-            digest.update(
-                repr([sentence.words for sentence in task.sentences(each.data)]).encode(
-                    "utf-8", "replace"
-                )
-            )
-            gold = task.answers(each)
+        task = self.task
+        digest = hashlib.blake2b(digest_size=16)
+
+        def update(value: object) -> None:
+            digest.update(repr(value).encode("utf-8", "replace"))
+
+        for dataset in (*task.train, *task.dev):
+            update([sentence.words for sentence in task.sentences(dataset.data)])
+            gold = task.answers(dataset)
             for name, values in {**gold.words, **gold.texts}.items():
-                digest.update(repr((name, np.asarray(values).tolist())).encode("utf-8", "replace"))
-        about = [
+                update((name, np.asarray(values).tolist()))
+        settings = [
             task.name,
             seed,
             self.encoder.fingerprint,
@@ -522,7 +599,7 @@ class Experiment(Generic[D]):
             task.settings(),
             task.training(self.encoder),
         ]
-        digest.update(json_text(about, undefined="name", sort_keys=True, default=str).encode())
+        digest.update(json_text(settings, undefined="name", sort_keys=True, default=str).encode())
         return digest.hexdigest()
 
     def train(self, seed: int) -> Trained:
@@ -531,64 +608,77 @@ class Experiment(Generic[D]):
         torch.manual_seed(seed)
         head = task.head(self.encoder.dim).to(device)
         supervised = Supervised(seed=seed, **task.training(self.encoder))
-        encoder = float32_copy(self.encoder, device) if task.tune else self.encoder  # type: ignore[arg-type]
-        metric, statistic = next(iter(task.statistics.items()))
-        source = TrainedSource(encoder, self.text, self.processes) if task.tune else self.text  # type: ignore[arg-type]
-
-        def select() -> float:
-            texts = [(self._source(data, encoder), answers) for data, answers in self.dev]
-            texts += [
-                (self._source_of(numbers, encoder), self.answers) for numbers in self.held_out
-            ]
-            values = [statistic(self._counts(head, *each)[metric].sum(axis=0)) for each in texts]
-            return float(np.mean(np.nan_to_num(values)))
-
+        encoder: Any = self.encoder
+        source = self.text
+        if task.tune:
+            encoder = float32_copy(encoder, device)
+            source = TrainedSource(encoder, self.text, self.processes)
         supervised.fit(
             head,
-            SubsetSource(source, self.kept),
-            lambda given: task.losses(head, given, self.answers),
+            SubsetSource(source, self.trained_numbers),
+            lambda batch: task.losses(head, batch, self.answers),
             groups=self.groups,
             processes=self.processes,
-            select=select if self.dev or self.held_out else None,
+            select=partial(self._dev_score, head, encoder) if self.dev or self.held_out else None,
             folder=None if task.checkpoints is None else task.checkpoints / self._key(seed),
             progress=self.progress,
             title=f"{task.name} {seed}",
         )
         head.eval()
-        epochs, has_converged = supervised.trained_epochs, supervised.has_converged
-        return Trained(head, encoder, supervised.best_epoch, supervised.best, epochs, has_converged)
+        return Trained(
+            head,
+            encoder,
+            epoch=supervised.best_epoch,
+            score=supervised.best,
+            epochs=supervised.trained_epochs,
+            has_converged=supervised.has_converged,
+        )
+
+    def _dev_score(self, head: nn.Module, encoder: Any) -> float:
+        """Return the mean of the main metric over the development texts, or over the texts held out
+        of each training set; an undefined score counts as 0.
+        """
+        texts = [(self._source(data, encoder), gold) for data, gold in self.dev]
+        for numbers in self.held_out:
+            texts.append((self._source_of(numbers, encoder), self.answers))
+        metric, statistic = next(iter(self.task.statistics.items()))
+        scores = []
+        for source, gold in texts:
+            counts = self._counts(head, source, gold)[metric]
+            scores.append(statistic(counts.sum(axis=0)))
+        return float(np.mean(np.nan_to_num(scores)))
 
     def test(self, trained: Trained) -> list[dict[str, np.ndarray]]:
         """Return a dictionary for every test set, which maps each metric to its counts."""
         if self._tests is None:
-            self._tests = [self._data(each) for each in self.task.tests]
-        tests = zip(self._tests, self._gold, strict=True)
-        return [
-            self._counts(trained.head, self._source(data, trained.encoder), answers)
-            for data, answers in tests
-        ]
+            self._tests = [self._data(dataset) for dataset in self.task.tests]
+        counts = []
+        for data, gold in zip(self._tests, self._gold, strict=True):
+            source = self._source(data, trained.encoder)
+            counts.append(self._counts(trained.head, source, gold))
+        return counts
 
-    def batches(self, trained: Trained, each: Dataset[D]) -> Iterator[WordRows]:
+    def batches(self, trained: Trained, dataset: Dataset[D]) -> Iterator[WordRows]:
         """Return the batches of a data set, with vectors from the encoder of a trained model."""
-        return _batches(self._source(self._data(each), trained.encoder))
+        return _batches(self._source(self._data(dataset), trained.encoder))
 
     def _source(self, data: Any, encoder: Any) -> VectorSource:
+        """Return a source of batches from vectors, or from subwords and the encoder that is trained
+        with the head.
+        """
+        device = self.processes.device
         if isinstance(data, VectorSource):
             return data
-        device = self.processes.device
-        return (
-            FrozenSource(vectors_of(encoder, data), device)
-            if self.task.tune
-            else self.task.frozen(data, device)
-        )
+        if self.task.tune:
+            return FrozenSource(vectors_of(encoder, data), device)
+        return self.task.frozen(data, device)
 
     def _source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
         """Return a source of batches from the training texts with these indices."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
-        return FrozenSource(
-            vectors_of(encoder, self.text.take(numbers)), self.processes.device, numbers
-        )
+        vectors = vectors_of(encoder, self.text.take(numbers))
+        return FrozenSource(vectors, self.processes.device, numbers)
 
     @torch.no_grad()
     def _counts(
@@ -596,15 +686,15 @@ class Experiment(Generic[D]):
     ) -> dict[str, np.ndarray]:
         """Return the counts for all texts in their original order, `[S, k]`, keyed by metric."""
         numbers: list[np.ndarray] = []
-        parts: dict[str, list[np.ndarray]] = {}
-        for given in _batches(source):
-            numbers.append(given.numbers)
-            for metric, sums in self.task.counts(head, given, answers).items():
-                parts.setdefault(metric, []).append(sums)
+        counts_by_metric: dict[str, list[np.ndarray]] = {}
+        for batch in _batches(source):
+            numbers.append(batch.numbers)
+            for metric, counts in self.task.counts(head, batch, answers).items():
+                counts_by_metric.setdefault(metric, []).append(counts)
         order = np.argsort(np.concatenate(numbers))
         return {
-            metric: np.concatenate(batches)[order].astype(np.float64)
-            for metric, batches in parts.items()
+            metric: np.concatenate(counts)[order].astype(np.float64)
+            for metric, counts in counts_by_metric.items()
         }
 
 
@@ -612,9 +702,11 @@ def _held_out(numbers: np.ndarray) -> np.ndarray:
     """Hold out every tenth text for selecting the epoch. Of 2 to 9 texts, hold out the last one.
     Never hold out a single text.
     """
-    return (
-        numbers[9::10] if len(numbers) >= 10 else numbers[-1:] if len(numbers) > 1 else numbers[:0]
-    )
+    if len(numbers) >= 10:
+        return numbers[9::10]
+    if len(numbers) > 1:
+        return numbers[-1:]
+    return numbers[:0]
 
 
 def _batches(source: VectorSource) -> Iterator[WordRows]:
