@@ -4,6 +4,8 @@ language probe.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit
@@ -14,10 +16,8 @@ from calque.offsets import offsets_of
 from calque.tasks.bootstrap import accuracy, measure, ratio
 
 _TYPES = 1000  # isometry: maximum number of word types per language, and of word pairs
-_WORDS, _STEPS = (
-    5000,
-    5000,
-)  # language probe: maximum number of word types per language, and of optimiser steps
+_WORDS = 5000  # language probe: maximum number of word types per language
+_STEPS = 5000  # language probe: maximum number of optimiser steps
 
 
 # -- isometry
@@ -48,13 +48,14 @@ def eigenvalue_similarity(first: np.ndarray, second: np.ndarray) -> float:
     of vectors are comparable.
     """
 
-    def needed(values: np.ndarray) -> int:
-        total = np.cumsum(values)
-        return (
-            int(np.searchsorted(total, 0.9 * total[-1] * (1 - 1e-12)) + 1)
-            if total[-1] > 0
-            else len(values)
-        )
+    def needed(eigenvalues: np.ndarray) -> int:
+        """Return the number of largest eigenvalues that reach 90% of the sum."""
+        partial_sums = np.cumsum(eigenvalues)
+        total = partial_sums[-1]
+        if total <= 0:
+            return len(eigenvalues)
+        # The tolerance absorbs rounding errors in a partial sum of exactly 90%.
+        return int(np.searchsorted(partial_sums, 0.9 * total * (1 - 1e-12)) + 1)
 
     k = min(needed(first), needed(second), len(first), len(second))
     return float(np.square(first[:k] - second[:k]).sum())
@@ -65,10 +66,8 @@ def relational_similarity(x: np.ndarray, y: np.ndarray) -> float:
     of their translations in the other space (Vulić et al. 2020, §2); 1 for isometric spaces. The
     rows have unit norm, and row i of `y` is the translation of row i of `x`."""
     upper = np.triu_indices(len(x), 1)
-    first, second = (
-        (side.astype(np.float64) @ side.astype(np.float64).T)[upper] for side in (x, y)
-    )
-    return float(np.corrcoef(first, second)[0, 1])
+    x, y = x.astype(np.float64), y.astype(np.float64)
+    return float(np.corrcoef((x @ x.T)[upper], (y @ y.T)[upper])[0, 1])
 
 
 def isometry(questions: Questions, view: View) -> list[Finding]:
@@ -81,29 +80,43 @@ def isometry(questions: Questions, view: View) -> list[Finding]:
     rotation, so they estimate how well a rotation could align the spaces. No bootstrap intervals
     are computed, because a word that is drawn twice would add a second point at distance 0.
     """
-    means = [_type_means(questions, view, side) for side in SIDES]
-    used = min(_TYPES, *(len(side) for side in means))
+    source_means, target_means = (_type_means(questions, view, side) for side in SIDES)
+    n_types = min(_TYPES, len(source_means), len(target_means))
+    # Use the first link of each source word type.
     queries = view.answers.queries
     types = questions.types["source"][0][questions.rows["source"][queries]]
-    linked = queries[np.sort(np.unique(types, return_index=True)[1])][
-        :_TYPES
-    ]  # one link per source word type
-    if used < 3 or len(linked) < 3:
+    first_of_type = np.sort(np.unique(types, return_index=True)[1])
+    linked = queries[first_of_type][:_TYPES]
+    if n_types < 3 or len(linked) < 3:
         return []
-    x, y = (unit_centre_unit(side[:used])[0] for side in means)
-    words = (
-        unit_centre_unit(view.side(side).data[questions.rows[side][linked]])[0] for side in SIDES
-    )
-    spectra = [laplacian_eigenvalues(side, neighbours=10) for side in (x, y)]
-    figures = (
-        ("eigenvalue-similarity", eigenvalue_similarity(*spectra), used, {"neighbours": 10}),
-        ("relational-similarity", relational_similarity(*words), len(linked), {}),
-    )
+    spectra = []
+    for means in (source_means, target_means):
+        normalised, *_ = unit_centre_unit(means[:n_types])
+        spectra.append(laplacian_eigenvalues(normalised, neighbours=10))
+    words = []
+    for side in SIDES:
+        normalised, *_ = unit_centre_unit(view.side(side).data[questions.rows[side][linked]])
+        words.append(normalised)
     return [
         questions.finding(
-            "isometry", view, metric, value, count, about, task="isometry", percent=False
-        )
-        for metric, value, count, about in figures
+            "isometry",
+            view,
+            "eigenvalue-similarity",
+            eigenvalue_similarity(*spectra),
+            n_types,
+            {"neighbours": 10},
+            task="isometry",
+            percent=False,
+        ),
+        questions.finding(
+            "isometry",
+            view,
+            "relational-similarity",
+            relational_similarity(*words),
+            len(linked),
+            task="isometry",
+            percent=False,
+        ),
     ]
 
 
@@ -112,17 +125,18 @@ def _type_means(questions: Questions, view: View, side: str) -> np.ndarray:
     keep their order.
     """
     numbers, types = questions.types[side]
+    vectors = view.side(side)
     rows = np.flatnonzero(view.covered(side))
-    order = rows[np.argsort(numbers[rows], kind="stable")]
     counts = np.bincount(numbers[rows], minlength=len(types))
     present = np.flatnonzero(counts)
     if not len(present):
-        return np.zeros((0, view.side(side).dim))
+        return np.zeros((0, vectors.dim))
+    # Sort the rows by type, so the rows of each type are contiguous.
+    by_type = rows[np.argsort(numbers[rows], kind="stable")]
     starts = offsets_of(counts)[present]
-    sums = np.add.reduceat(
-        np.asarray(view.side(side).data)[order], starts, axis=0, dtype=np.float64
-    )
-    return (sums / counts[present][:, None])[np.argsort(-counts[present], kind="stable")]
+    sums = np.add.reduceat(np.asarray(vectors.data)[by_type], starts, axis=0, dtype=np.float64)
+    means = sums / counts[present][:, None]
+    return means[np.argsort(-counts[present], kind="stable")]
 
 
 # -- hubs
@@ -210,27 +224,26 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
     """Return the mean cosine of random word pairs (Ethayarajh 2019, §3.2) within each language and
     across the two languages, and the mean cosine of linked words, which should be higher. All
     tokens that have a vector are used."""
-    units = {side: view.units[side][view.covered(side)].astype(np.float64) for side in SIDES}
-    totals, counts = (
-        [each.sum(axis=0) for each in units.values()],
-        [len(each) for each in units.values()],
+    source_units, target_units = (
+        view.units[side][view.covered(side)].astype(np.float64) for side in SIDES
     )
-    linked = [
+    n_source, n_target = len(source_units), len(target_units)
+    source_total, target_total = source_units.sum(axis=0), target_units.sum(axis=0)
+    linked_source, linked_target = (
         view.units[side][questions.rows[side][view.answers.queries]].astype(np.float64)
         for side in SIDES
-    ]
-    pair = "-".join(questions.langs)
+    )
+    n_linked = len(linked_source)
+    source_lang, target_lang = questions.langs
+    # The mean over all pairs across the languages is the product of the sums.
+    across = ratio(source_total @ target_total, np.array(n_source * n_target))
+    linked = ratio((linked_source * linked_target).sum(), np.array(n_linked))
+    pair = f"{source_lang}-{target_lang}"
     figures = [
-        *(
-            (lang, mean_cosine(total, np.array(n)), n)
-            for lang, total, n in zip(questions.langs, totals, counts, strict=True)
-        ),
-        (pair, ratio(totals[0] @ totals[1], np.array(counts[0] * counts[1])), sum(counts)),
-        (
-            f"{pair} linked",
-            ratio((linked[0] * linked[1]).sum(), np.array(len(linked[0]))),
-            len(linked[0]),
-        ),
+        (source_lang, mean_cosine(source_total, np.array(n_source)), n_source),
+        (target_lang, mean_cosine(target_total, np.array(n_target)), n_target),
+        (pair, across, n_source + n_target),
+        (f"{pair} linked", linked, n_linked),
     ]
     return [
         questions.finding(
@@ -253,16 +266,19 @@ def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float
     """Return the weights w, float64 `[dim]`, and the bias b that minimise Σ log(1 + exp(−s(xw +
     b))) + ½‖w‖². The sign s is 1 where `y`, bool `[n]`, is true, and −1 otherwise. The loss is
     strictly convex in w, so the minimum is unique."""
+    # The bias is the weight of a constant feature, which the penalty leaves out.
     x1 = np.concatenate([np.asarray(x, dtype=np.float64), np.ones((len(x), 1))], axis=1)
-    sign, ridge = np.where(y, 1.0, -1.0), np.append(np.ones(x.shape[1]), 0.0)
+    sign = np.where(y, 1.0, -1.0)
+    ridge = np.append(np.ones(x.shape[1]), 0.0)
 
     def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
         margins = sign * (x1 @ w)
         value = np.logaddexp(0, -margins).sum() + 0.5 * (ridge * w * w).sum()
         return float(value), x1.T @ (-sign * expit(-margins)) + ridge * w
 
-    tight = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "ftol": 1e-15, "gtol": 1e-7}
-    weights = minimize(loss, np.zeros(x1.shape[1]), jac=True, method="L-BFGS-B", options=tight).x
+    options = {"maxiter": _STEPS, "maxfun": 2 * _STEPS, "ftol": 1e-15, "gtol": 1e-7}
+    start = np.zeros(x1.shape[1])
+    weights = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
     return weights[:-1], float(weights[-1])
 
 
@@ -278,34 +294,39 @@ def language(questions: Questions, view: View, *, seed: int = 0) -> list[Finding
     """
     shared = set(questions.types["source"][1]) & set(questions.types["target"][1])
     rng = np.random.default_rng(seed)
-    rows = []
+    tokens = {}  # shuffled first tokens of the usable word types
     for side in SIDES:
         numbers, types = questions.types[side]
         first = np.sort(np.unique(numbers, return_index=True)[1])
-        distinct = np.array([word not in shared for word in types], dtype=bool)
-        first = first[distinct[numbers[first]] & view.covered(side)[first]]
-        rows.append(rng.permutation(first))
-    used = min(_WORDS, *(len(side) for side in rows))
-    known = 2 * used // 3
-    if known < 1 or used == known:
+        is_distinct = np.array([word not in shared for word in types], dtype=bool)
+        first = first[is_distinct[numbers[first]] & view.covered(side)[first]]
+        tokens[side] = rng.permutation(first)
+    n_types = min(_WORDS, *(len(side_tokens) for side_tokens in tokens.values()))
+    n_train = 2 * n_types // 3
+    n_test = n_types - n_train
+    if not n_train or not n_test:
         return []
-    parts = [
-        (side, chosen[:known], chosen[known:used]) for side, chosen in zip(SIDES, rows, strict=True)
-    ]
-    train, test = (
-        np.concatenate([view.units[part[0]][part[k]] for part in parts]).astype(np.float64)
-        for k in (1, 2)
-    )
+    train_tokens = {side: tokens[side][:n_train] for side in SIDES}
+    test_tokens = {side: tokens[side][n_train:n_types] for side in SIDES}
+
+    def vectors_of(chosen: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return the vectors of both sides, the source side first."""
+        both = [view.units[side][chosen[side]] for side in SIDES]
+        return np.concatenate(both).astype(np.float64)
+
+    train, test = vectors_of(train_tokens), vectors_of(test_tokens)
     mean, scale = train.mean(axis=0), train.std(axis=0)
     scale[scale == 0] = 1.0
-    weights, bias = logistic_regression((train - mean) / scale, np.arange(len(train)) >= known)
-    hits = (((test - mean) / scale) @ weights + bias > 0) == (np.arange(len(test)) >= used - known)
-    sentence = np.concatenate([questions.sentence_of[side][tested] for side, _, tested in parts])
+    train_is_target = np.arange(len(train)) >= n_train
+    test_is_target = np.arange(len(test)) >= n_test
+    weights, bias = logistic_regression((train - mean) / scale, train_is_target)
+    hits = (((test - mean) / scale) @ weights + bias > 0) == test_is_target
+    sentence = np.concatenate([questions.sentence_of[side][test_tokens[side]] for side in SIDES])
     sums = questions.summed(sentence, hits, np.ones(len(hits)))
     figures = measure(sums, accuracy, samples=questions.task.bootstrap).ends
     about = {
         "chance": 0.5,
-        "train_words": 2 * known,
+        "train_words": 2 * n_train,
         "shared_forms_left_out": len(shared),
         "probe": "logistic regression",
     }

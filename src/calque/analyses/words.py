@@ -18,6 +18,7 @@ from calque.analyses.questions import NOTHING, SIDES, Finding, Questions, View
 from calque.errors import MissingExtraError, SettingError
 from calque.offsets import offsets_of
 from calque.tasks.overlap import word_types
+from calque.text import Sentences
 
 _OPEN = ("NOUN", "PROPN", "ADV", "ADJ", "VERB")
 _PIECE = 5  # minimum length of a common substring that makes two translations match
@@ -40,9 +41,11 @@ def senses(translations: Sequence[str]) -> list[list[str]]:
     groups: list[list[str]] = []
     for word in translations:
         for group in groups:
-            shared = SequenceMatcher(None, word, group[0], autojunk=False).find_longest_match().size
-            enough = math.ceil(0.6 * max(len(word), len(group[0])))
-            if word[:enough] == group[0][:enough] or shared >= max(enough, _PIECE):
+            first = group[0]
+            matcher = SequenceMatcher(None, word, first, autojunk=False)
+            n_shared = matcher.find_longest_match().size
+            min_shared = math.ceil(0.6 * max(len(word), len(first)))
+            if word[:min_shared] == first[:min_shared] or n_shared >= max(min_shared, _PIECE):
                 group.append(word)
                 break
         else:
@@ -75,50 +78,80 @@ def examples(
         raise SettingError(
             "examples must compare at least two encoders, got one; add the unaligned encoder"
         )
-    right = np.full(
-        (len(views), len(questions.pairs)), -1, dtype=np.int64
-    )  # 1: correct, 0: wrong, −1: not a query
+    # For each encoder and link, `right` is 1 (correct), 0 (wrong) or −1 (not a query).
+    right = np.full((len(views), len(questions.pairs)), -1, dtype=np.int64)
     for hits, view in zip(right, views, strict=True):
         hits[view.answers.queries] = view.answers.source_hits
-    usable = (right >= 0).all(axis=0) & _content_words(questions)
-    if questions.unseen is not None:
-        usable &= ~questions.unseen  # keep links seen in training and links between identical words
-    by_form: dict[str, dict[str, list[int]]] = {}
-    own, theirs = (_linked_types(questions, side) for side in SIDES)
-    for link in np.flatnonzero(usable).tolist():
-        if own[link] != theirs[link]:
-            by_form.setdefault(own[link], {}).setdefault(theirs[link], []).append(link)
-    counts = translations_of(questions, set(by_form))
+    links_by_form = _links_by_type(questions, np.all(right >= 0, axis=0))
+    counts = translations_of(questions, set(links_by_form))
     ranked = []
-    for form, translations in by_form.items():
-        often = counts[form]
-        found = senses(
-            sorted(often, key=lambda t: (-often[t], t))
-        )  # the most frequent translations first
-        groups = [(group, n) for group in found if (n := sum(often[t] for t in group)) >= min_count]
+    for form, links_by_translation in links_by_form.items():
+        groups = _frequent_senses(counts[form], min_count)
         if len(groups) < 2:
             continue
-        chosen = _chosen(
-            [[link for t in group for link in translations.get(t, [])] for group, _ in groups],
-            right,
-        )
-        if chosen is not None:
-            bits = round(float(entropy([n for _, n in groups], base=2)), 3)
-            shown = {"entropy": bits, "translations": {group[0]: n for group, n in groups}}
-            ranked.append(((-bits, *chosen[0], form), shown, chosen[1]))
+        links_by_sense: list[list[int]] = []
+        for translations, _ in groups:
+            links: list[int] = []
+            for translation in translations:
+                links += links_by_translation.get(translation, [])
+            links_by_sense.append(links)
+        choice = _chosen(links_by_sense, right)
+        if choice is None:
+            continue
+        sort_key, chosen_links = choice
+        bits = round(float(entropy([n for _, n in groups], base=2)), 3)
+        details = {
+            "entropy": bits,
+            "translations": {translations[0]: n for translations, n in groups},
+        }
+        ranked.append(((-bits, *sort_key, form), form, details, chosen_links))
     ranked.sort(key=lambda entry: entry[0])
-    items = [
-        _item(questions, views, right, link, key[-1]) | shown
-        for key, shown, links in ranked[:forms]
-        for link in links
-    ]
+    items = []
+    for _, form, details, links in ranked[:forms]:
+        for link in links:
+            items.append(_item(questions, views, right, link, form) | details)
     about = {"encoders": [view.name for view in views], "forms_found": len(ranked)}
     return [
         questions.finding("examples", None, "examples", NOTHING, len(items), about, items=items)
     ]
 
 
+def _links_by_type(questions: Questions, usable: np.ndarray) -> dict[str, dict[str, list[int]]]:
+    """Return the links of content words, keyed by source word type and target word type. With a
+    training text, only links of seen word pairs are returned. Links between identical words are
+    left out.
+
+    Args:
+        usable: mask of the links that may be returned, bool `[n_pairs]`.
+    """
+    usable = usable & _content_words(questions)
+    if questions.unseen is not None:
+        usable &= (
+            ~questions.unseen
+        )  # leaves seen pairs and identical words, which are skipped below
+    source_types, target_types = (_linked_types(questions, side) for side in SIDES)
+    links_by_type: dict[str, dict[str, list[int]]] = {}
+    for link in np.flatnonzero(usable).tolist():
+        source, target = source_types[link], target_types[link]
+        if source != target:
+            links_by_type.setdefault(source, {}).setdefault(target, []).append(link)
+    return links_by_type
+
+
+def _frequent_senses(counts: Counter[str], min_count: int) -> list[tuple[list[str], int]]:
+    """Return the senses whose translations occur at least `min_count` times, with this number. The
+    first translation of a sense is the most frequent one.
+    """
+    groups = []
+    for translations in senses(sorted(counts, key=lambda word: (-counts[word], word))):
+        n = sum(counts[translation] for translation in translations)
+        if n >= min_count:
+            groups.append((translations, n))
+    return groups
+
+
 def _linked_types(questions: Questions, side: str) -> list[str]:
+    """Return the word type of each link's word on one side."""
     numbers, types = questions.types[side]
     return [types[number] for number in numbers[questions.rows[side]].tolist()]
 
@@ -127,37 +160,52 @@ def _content_words(questions: Questions) -> np.ndarray:
     """Return the mask of links whose source word is a content word, bool `[n_pairs]`."""
     if "source" in questions.tags:
         tags, names = questions.tags["source"]
-        return np.array([name in _OPEN for name in names] + [False])[tags][questions.rows["source"]]
+        # The last entry is for the tag number −1 of unknown tags.
+        is_open = np.array([name in _OPEN for name in names] + [False])
+        return is_open[tags][questions.rows["source"]]
     types, counts = questions.types["source"][1], questions.counts["source"]
-    frequent = set(
-        sorted(types, key=lambda word: -counts[word])[: min(_FREQUENT, len(types) // 10)]
-    )
-    return questions.of_links(
-        "source", [word not in frequent and any(map(str.isalpha, word)) for word in types]
-    ).astype(bool)
+    by_frequency = sorted(types, key=lambda word: -counts[word])
+    function_words = set(by_frequency[: min(_FREQUENT, len(types) // 10)])
+    is_content = []
+    for word in types:
+        has_letter = any(character.isalpha() for character in word)
+        is_content.append(has_letter and word not in function_words)
+    return questions.of_links("source", is_content).astype(bool)
 
 
 def translations_of(questions: Questions, wanted: set[str]) -> dict[str, Counter[str]]:
     """Count the links from each source word type in `wanted` to each target word type, in test and
     training text.
     """
-    counted: dict[str, Counter[str]] = {word: Counter() for word in wanted}
-    for text, pairs in (
-        (questions.corpus, questions.pairs),
-        (questions.task.train, questions.task.links[1]),
-    ):
-        if text is None or pairs is None:
-            continue
-        coded = []
-        for sentences, words in ((text.source, pairs.source), (text.target, pairs.target)):
-            numbers, types = word_types(sentences)
-            coded.append((numbers[offsets_of(sentences.lengths())[pairs.sentence] + words], types))
-        (own, types), (theirs, others) = coded
-        chosen = np.array([word in wanted for word in types], dtype=bool)[own]
-        codes, counts = np.unique(own[chosen] * len(others) + theirs[chosen], return_counts=True)
-        for code, n in zip(codes.tolist(), counts.tolist(), strict=True):
-            counted[types[code // len(others)]][others[code % len(others)]] += n
-    return counted
+    counts: dict[str, Counter[str]] = {word: Counter() for word in wanted}
+    linked_texts = [(questions.corpus, questions.pairs)]
+    train, train_pairs = questions.task.train, questions.task.links[1]
+    if train is not None and train_pairs is not None:
+        linked_texts.append((train, train_pairs))
+    for text, pairs in linked_texts:
+        source, source_types = _types_of_links(text.source, pairs.sentence, pairs.source)
+        target, target_types = _types_of_links(text.target, pairs.sentence, pairs.target)
+        is_wanted = np.array([word in wanted for word in source_types], dtype=bool)[source]
+        # Each pair of types is encoded as one number.
+        width = len(target_types)
+        codes = source[is_wanted] * width + target[is_wanted]
+        distinct, occurrences = np.unique(codes, return_counts=True)
+        for code, n in zip(distinct.tolist(), occurrences.tolist(), strict=True):
+            counts[source_types[code // width]][target_types[code % width]] += n
+    return counts
+
+
+def _types_of_links(
+    sentences: Sentences, sentence: np.ndarray, positions: np.ndarray
+) -> tuple[np.ndarray, list[str]]:
+    """Return the type index of each link's word, int64 `[n_pairs]`, and the list of types.
+
+    Args:
+        sentence, positions: sentence of each link, and position of its word in this sentence, int64
+            `[n_pairs]`.
+    """
+    numbers, types = word_types(sentences)
+    return numbers[offsets_of(sentences.lengths())[sentence] + positions], types
 
 
 def _chosen(
@@ -165,6 +213,10 @@ def _chosen(
 ) -> tuple[tuple[int, int], list[int]] | None:
     """Choose one token per sense; return a sort key (lower is better) and the tokens, or None if
     there is nothing to show.
+
+    Args:
+        links: links of each sense.
+        right: result of each encoder on each link, `[n_encoders, n_pairs]`, see `examples`.
     """
 
     def rank(k: int) -> tuple[bool, int, int, int]:
@@ -173,11 +225,19 @@ def _chosen(
         """
         return bool(right[:, k].all()), int(right[0, k]), -int(right[:, k].sum()), k
 
-    answered = [[link for link in several if right[:, link].any()] for several in links]
-    best = [min(several, key=rank) for several in answered if several]
-    best = sorted(best, key=lambda k: (right[:, k].all(), right[0, k], k))[:_SENSES]
-    differ, gained = int((right[:, best] == 0).any(axis=0).sum()), int((right[0, best] == 0).sum())
-    return None if len(best) < 2 or not differ else ((-gained, -differ), best)
+    best = []
+    for links_of_sense in links:
+        # Keep the tokens that at least one encoder gets right.
+        answered = [link for link in links_of_sense if right[:, link].any()]
+        if answered:
+            best.append(min(answered, key=rank))
+    best.sort(key=lambda k: (right[:, k].all(), right[0, k], k))
+    best = best[:_SENSES]
+    n_differ = int((right[:, best] == 0).any(axis=0).sum())
+    n_gained = int((right[0, best] == 0).sum())
+    if len(best) < 2 or not n_differ:
+        return None
+    return (-n_gained, -n_differ), best
 
 
 def _item(
@@ -186,18 +246,18 @@ def _item(
     """Return one token, its translation, and the word that each encoder retrieved, as a
     JSON-compatible dictionary.
     """
-    number, pairs, offsets = (
-        int(questions.pairs.sentence[link]),
-        questions.pairs,
-        questions.offsets["target"],
-    )
+    pairs, offsets = questions.pairs, questions.offsets["target"]
+    number = int(pairs.sentence[link])
     translation = questions.corpus.target[number].words
     answers = {}
     for hits, view in zip(right, views, strict=True):
-        row = int(view.answers.target_lists[np.flatnonzero(view.answers.queries == link)[0], 0])
-        sentence = int(np.searchsorted(offsets, row, side="right")) - 1
-        words = questions.corpus.target[sentence].words if row >= 0 else ()
-        word = words[row - int(offsets[sentence])] if row >= 0 else None
+        query = np.flatnonzero(view.answers.queries == link)[0]
+        row = int(view.answers.target_lists[query, 0])
+        word, words = None, ()
+        if row >= 0:
+            sentence = int(np.searchsorted(offsets, row, side="right")) - 1
+            words = questions.corpus.target[sentence].words
+            word = words[row - int(offsets[sentence])]
         answers[view.name] = {"word": word, "sentence": " ".join(words), "right": bool(hits[link])}
     return {
         "form": form,
@@ -221,38 +281,38 @@ def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
     positive."""
     centred = np.asarray(x, dtype=np.float64) - np.mean(x, axis=0, dtype=np.float64)
     u, s, _ = np.linalg.svd(centred, full_matrices=False)
-    places = np.zeros((len(x), n))
-    places[:, : min(n, len(s))] = (u * s)[:, :n]
-    signs = np.sign(places[np.abs(places).argmax(axis=0), np.arange(n)])
-    return places * np.where(signs == 0, 1.0, signs)
+    # With fewer than n components, the remaining coordinates are 0.
+    coordinates = np.zeros((len(x), n))
+    coordinates[:, : min(n, len(s))] = (u * s)[:, :n]
+    largest = np.abs(coordinates).argmax(axis=0)
+    signs = np.sign(coordinates[largest, np.arange(n)])
+    return coordinates * np.where(signs == 0, 1.0, signs)
 
 
-def project(x: np.ndarray, how: str = "auto", *, seed: int = 0) -> tuple[np.ndarray, str]:
+def project(x: np.ndarray, method: str = "auto", *, seed: int = 0) -> tuple[np.ndarray, str]:
     """Project vectors to two dimensions; return the coordinates, float64 `[n, 2]`, and the name of
     the projection method.
 
     Args:
-        how: projection method: "pca"; "tsne" (van der Maaten and Hinton 2008), which requires
+        method: projection method: "pca"; "tsne" (van der Maaten and Hinton 2008), which requires
             scikit-learn and is initialised with the principal components; or "auto", which is t-SNE
             if scikit-learn is installed and PCA otherwise.
 
     Raises:
-        MissingExtraError: `how` is "tsne", but scikit-learn is not installed.
+        MissingExtraError: `method` is "tsne", but scikit-learn is not installed.
     """
-    if how not in PROJECTIONS:
-        raise SettingError(f"projection must be one of {', '.join(PROJECTIONS)}, got {how!r}")
-    available = importlib.util.find_spec("sklearn") is not None
-    if how == "tsne" and not available:
+    if method not in PROJECTIONS:
+        raise SettingError(f"projection must be one of {', '.join(PROJECTIONS)}, got {method!r}")
+    has_sklearn = importlib.util.find_spec("sklearn") is not None
+    if method == "tsne" and not has_sklearn:
         raise MissingExtraError("scikit-learn", "plots", "t-SNE")
-    if how == "pca" or not available or len(x) < 5:
+    if method == "pca" or not has_sklearn or len(x) < 5:
         return principal_axes(x), "pca"
     from sklearn.manifold import TSNE
 
-    perplexity = min(30.0, (len(x) - 1) / 3)
-    places = TSNE(2, perplexity=perplexity, init="pca", random_state=seed, n_jobs=1).fit_transform(
-        x
-    )
-    return np.asarray(places, dtype=np.float64), "tsne"
+    perplexity = min(30.0, (len(x) - 1) / 3)  # must be less than the number of vectors
+    tsne = TSNE(2, perplexity=perplexity, init="pca", random_state=seed, n_jobs=1)
+    return np.asarray(tsne.fit_transform(x), dtype=np.float64), "tsne"
 
 
 def chosen_pairs(
@@ -264,18 +324,19 @@ def chosen_pairs(
     The two words of a link contain only letters and are spelt differently. Each source word type is
     sampled at most once.
     """
-    usable = np.ones(len(questions.pairs), dtype=bool)
+    usable = np.arange(len(questions.pairs))
     for view in views:
-        usable &= np.isin(np.arange(len(usable)), view.answers.queries)
-    types = [_linked_types(questions, side) for side in SIDES]
-    chosen: dict[str, int] = {}
-    for link in np.random.default_rng(seed).permutation(np.flatnonzero(usable)).tolist():
-        source, target = types[0][link], types[1][link]
-        if source not in chosen and source != target and source.isalpha() and target.isalpha():
-            chosen[source] = link
-        if len(chosen) == n:
+        usable = np.intersect1d(usable, view.answers.queries)
+    source_types, target_types = (_linked_types(questions, side) for side in SIDES)
+    link_of_type: dict[str, int] = {}
+    for link in np.random.default_rng(seed).permutation(usable).tolist():
+        source, target = source_types[link], target_types[link]
+        has_only_letters = source.isalpha() and target.isalpha()
+        if has_only_letters and source != target and source not in link_of_type:
+            link_of_type[source] = link
+        if len(link_of_type) == n:
             break
-    return np.sort(np.array(list(chosen.values()), dtype=np.int64))
+    return np.sort(np.array(list(link_of_type.values()), dtype=np.int64))
 
 
 def points(
@@ -289,37 +350,47 @@ def points(
     """Project at most `pairs` word pairs onto a plane, using the same word pairs for all encoders.
     The vectors of both languages are L2-normalised and projected together; see `project` for
     `projection`."""
-    links = (
-        chosen_pairs(questions, views, pairs, seed=seed) if views else np.zeros(0, dtype=np.int64)
-    )
+    if not views:
+        return []
+    links = chosen_pairs(questions, views, pairs, seed=seed)
     if len(links) < 2:
         return []
+    words = _words_of_points(questions, links)
+    findings = []
+    for view in views:
+        vectors = np.concatenate([view.units[side][questions.rows[side][links]] for side in SIDES])
+        coordinates, method = project(vectors, projection, seed=seed)
+        items = []
+        for (x, y), word in zip(coordinates.tolist(), words, strict=True):
+            items.append({"x": round(x, 4), "y": round(y, 4), **word})
+        about = {"projection": method, "seed": seed}
+        findings.append(
+            questions.finding("points", view, method, NOTHING, len(links), about, items=items)
+        )
+    return findings
+
+
+def _words_of_points(questions: Questions, links: np.ndarray) -> list[dict[str, Any]]:
+    """Return the fields of the points that are the same for every encoder, those of the source
+    words first.
+    """
     positions = {"source": questions.pairs.source, "target": questions.pairs.target}
-    words = []  # fields that are the same for every encoder, first of the source words
+    words = []
     for lang, side in zip(questions.langs, SIDES, strict=True):
         codes, names = questions.tags.get(side, (None, ()))
         for pair, link in enumerate(links.tolist()):
             sentence = questions.sentences(side)[int(questions.pairs.sentence[link])].words
             row = questions.rows[side][link]
+            tag = None
+            if codes is not None and codes[row] >= 0:
+                tag = names[int(codes[row])]
             words.append(
                 {
                     "word": sentence[int(positions[side][link])],
                     "sentence": " ".join(sentence),
                     "lang": lang,
                     "pair": pair,
-                    "upos": None if codes is None or codes[row] < 0 else names[int(codes[row])],
+                    "upos": tag,
                 }
             )
-    findings = []
-    for view in views:
-        vectors = np.concatenate([view.units[side][questions.rows[side][links]] for side in SIDES])
-        places, how = project(vectors, projection, seed=seed)
-        items = [
-            {"x": round(x, 4), "y": round(y, 4), **word}
-            for (x, y), word in zip(places.tolist(), words, strict=True)
-        ]
-        about = {"projection": how, "seed": seed}
-        findings.append(
-            questions.finding("points", view, how, NOTHING, len(links), about, items=items)
-        )
-    return findings
+    return words
