@@ -516,7 +516,7 @@ def _places(lengths: np.ndarray) -> np.ndarray:
 
 
 def train_order(
-    embeddings: Embeddings, pivots: WordPairs, training: HeadTraining, kind: str = "relative"
+    embeddings: Embeddings, pivots: WordPairs, training: HeadTraining, order_type: str = "relative"
 ) -> tuple[Order, dict[str, int]]:
     """Train a model that predicts the order of each sentence's pivots in the other language (CLCR,
     §3.3).
@@ -524,8 +524,8 @@ def train_order(
     Args:
         embeddings, pivots: vectors of sentences, and links from their language to the language
             whose order is predicted.
-        kind: "relative" predicts which of two key points comes first (Eq. 8); "absolute" predicts
-            the rank of each key point (Eq. 6).
+        order_type: "relative" predicts which of two key points comes first (Eq. 8); "absolute"
+            predicts the rank of each key point (Eq. 6).
 
     Returns:
         the model, and the numbers of sentences, key points, skipped links and skipped sentences
@@ -538,7 +538,7 @@ def train_order(
             f"{len(embeddings)} sentences; "
             "give more text, or leave out reordering (steps=transform,extract)"
         )
-    order_class = ORDERS[kind]
+    order_class = ORDERS[order_type]
     positions, ranks = torch.from_numpy(gold.positions), torch.from_numpy(gold.ranks)
 
     def losses(head: Order, batch: WordRows, places: np.ndarray) -> Tensor:
@@ -551,7 +551,7 @@ def train_order(
         gold.chosen,
         losses,
         predictions=order_class.n_predictions(gold.lengths),
-        name=f"order-{kind}",
+        name=f"order-{order_type}",
     )
     counts = {
         "sentences": int((gold.lengths > 0).sum()),
@@ -858,16 +858,16 @@ def _add_order(
 ) -> None:
     """Train the order model R for a language, and add R and its held-out scores to `trained`."""
     # The last head replaces the others, so the relative model is kept.
-    for kind in ("absolute", "relative") if compare else ("relative",):
-        head, counts = train_order(train.vectors, train.pivots, training, kind)
+    for order_type in ("absolute", "relative") if compare else ("relative",):
+        head, counts = train_order(train.vectors, train.pivots, training, order_type)
         lang_counts = trained.counts[lang]
         lang_counts.update({f"{name} of R": count for name, count in counts.items()})
         scored = score_order(head, held_out.vectors, held_out.pivots)
         # The source order does not depend on the model, so its scores are added only once.
         source_order = scored.pop(_AS_IT_STANDS)
-        if kind == "relative":
+        if order_type == "relative":
             trained.add_scores("order", (lang, pivot), _AS_IT_STANDS, source_order, OF_ORDER)
         for beam, score_counts in scored.items():
-            model = f"{kind}, {beam}"
+            model = f"{order_type}, {beam}"
             trained.add_scores("order", (lang, pivot), model, score_counts, OF_ORDER)
         trained.parts[lang] = replace(trained.parts[lang], order=head.cpu())
