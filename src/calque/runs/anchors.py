@@ -54,6 +54,7 @@ def make_anchors(
     words = None if how.vocabulary is None else read_vocabulary(how.vocabulary)
     loaded = load_encoder(how.encoder, **dict(load or {}))
     read = {"lang": how.lang, "pretokenized": how.pretokenized, "limit": how.limit, "block": _BLOCK}
+    read["format"] = how.text_format
     with _publishing(folder) as part:
         sums = sum_anchors(
             loaded,

@@ -77,7 +77,9 @@ def distil(
             )
             raise SettingError(f"{fact}; give the teacher's language with --towards")
     more = [
-        read_sentences(path, lang=towards, pretokenized=True, limit=how.limit)
+        read_sentences(
+            path, lang=towards, format=how.text_format, pretokenized=True, limit=how.limit
+        )
         for path in how.text or ()
     ]
     load: dict[str, Any] = {"layer": how.layer, "max_length": how.max_length}

@@ -160,7 +160,12 @@ def _text(how: NeighbourSettings) -> Iterator[Sentences]:
     if how.text2 is None:
         return iter(())
     return stream_sentences(
-        how.text2, lang=how.lang2, pretokenized=how.pretokenized, limit=how.limit, block=2048
+        how.text2,
+        lang=how.lang2,
+        format=how.text_format,
+        pretokenized=how.pretokenized,
+        limit=how.limit,
+        block=2048,
     )
 
 

@@ -285,6 +285,7 @@ class DistilSettings:
     )
     text: Several = files("Further plain text in the teacher's language.")
     format: ParallelFormat = AUTO
+    text_format: PlainFormat = AUTO
     static: bool = option(
         False,
         "Train only one static vector per subword of --student, without a network; the defaults "
@@ -486,5 +487,6 @@ class NeighbourSettings:
         None, "Aligned encoder to compare with --encoder, the encoder before alignment."
     )
     k: Count = option(5, "Number of nearest words to show.", "-k")
+    text_format: PlainFormat = AUTO
     pretokenized: Pretokenized = False
     limit: Count | None = option(None, "Use only N evenly spaced lines of --text2.")

@@ -12,12 +12,14 @@ from typing import Any
 from calque.commands.base import Command, Tracking, by_name, say_unless
 from calque.commands.checks import output_file, output_folder
 from calque.corpora.languages import language_and_path, name_and_path, pair_of
+from calque.corpora.readers import AUTO
 from calque.errors import SettingError
 from calque.runs.settings import (
     CheckpointEvery,
     Limit,
     Overwrite,
     OwnOption,
+    PlainFormat,
     Pretokenized,
     Quiet,
     Seed,
@@ -76,6 +78,7 @@ class Pretrain(Tracking):
         0, "Number of sentences per language to hold out for measuring perplexity."
     )
     options: OwnOption = None
+    format: PlainFormat = AUTO
     pretokenized: Pretokenized = False
     checkpoint_every: CheckpointEvery = 200
     seed: Seed = 0
@@ -141,6 +144,7 @@ class Pretrain(Tracking):
             dictionaries=[_dictionary(each, langs) for each in dictionaries],
             options={"seed": self.seed, **options},
             held_out=self.held_out,
+            format=self.format,
             pretokenized=self.pretokenized,
             limit=self.limit,
             overwrite=self.overwrite,
@@ -213,6 +217,7 @@ class Perplexity(Command):
     )
     texts: list[str] = argument(..., _TEXTS, "LANG=TEXT")
     share: float = option(0.15, "Fraction of the words to mask.", check=_share)
+    format: PlainFormat = AUTO
     pretokenized: Pretokenized = False
     seed: Seed = 0
     limit: Limit = None
@@ -227,6 +232,7 @@ class Perplexity(Command):
             self.encoder,
             [language_and_path(text) for text in self.texts],
             share=self.share,
+            format=self.format,
             pretokenized=self.pretokenized,
             limit=self.limit,
             seed=self.seed,
@@ -269,6 +275,7 @@ class SensesOfText(Command):
         "--text. Then --text only determines the language of each word.",
     )
     k: Count = option(10, "Number of nearest senses to show.", "-k")
+    format: PlainFormat = AUTO
     pretokenized: Pretokenized = False
     limit: Limit = None
     as_json: bool = option(False, "Print one JSON object instead of text.", "--json")
@@ -279,8 +286,14 @@ class SensesOfText(Command):
 
         texts = self.text or []
         if not texts:
-            self.refuse_unused(dict.fromkeys(("pretokenized", "limit"), "applies only to --text"))
-        reading = {"pretokenized": self.pretokenized, "limit": self.limit}
+            self.refuse_unused(
+                dict.fromkeys(("format", "pretokenized", "limit"), "applies only to --text")
+            )
+        reading = {
+            "format": self.format,
+            "pretokenized": self.pretokenized,
+            "limit": self.limit,
+        }
         if self.word is not None:
             self.refuse_unused({"out": "cannot be combined with WORD"})
             found = senses(self.folder, self.word, texts, k=self.k, trained=self.trained, **reading)

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from calque.algebra.normalize import unit_rows
 from calque.corpora.languages import language_and_path
 from calque.corpora.plain import read_sentences
+from calque.corpora.readers import AUTO
 from calque.encoders import load_encoder
 from calque.encoders.base import Encoder
 from calque.encoders.batches import collate, token_batches
@@ -564,7 +565,11 @@ def _places_by_word(numbers: np.ndarray, n_words: int) -> list[np.ndarray]:
 # -- calque senses
 # --------------------------------------------------------------------------------------------------
 def read_texts(
-    texts: Sequence[str], *, pretokenized: bool = False, limit: int | None = None
+    texts: Sequence[str],
+    *,
+    format: str = AUTO,
+    pretokenized: bool = False,
+    limit: int | None = None,
 ) -> list[Sentences]:
     """Read files with one sentence per line. Each file must be given as `de=FILE`, or its name must
     contain the language.
@@ -580,7 +585,9 @@ def read_texts(
         lang, path = language_and_path(text, default)
         if lang == "und":
             lang = ""
-        sentences.append(read_sentences(path, lang=lang, pretokenized=pretokenized, limit=limit))
+        sentences.append(
+            read_sentences(path, lang=lang, format=format, pretokenized=pretokenized, limit=limit)
+        )
     return sentences
 
 
@@ -591,6 +598,7 @@ def senses(
     *,
     k: int = 10,
     trained: bool = False,
+    format: str = AUTO,
     pretokenized: bool = False,
     limit: int | None = None,
 ) -> dict[str, Any]:
@@ -617,7 +625,7 @@ def senses(
         SettingError: the word is not in the vocabulary or is too rare, or there is no text to
             induce senses from.
     """
-    read = read_texts(texts, pretokenized=pretokenized, limit=limit)
+    read = read_texts(texts, format=format, pretokenized=pretokenized, limit=limit)
     inventory = trained_senses(folder) if trained else _induced(folder, read, word)
     number, langs = inventory.find(word), inventory.languages(read)
     result: dict[str, Any] = {
@@ -675,6 +683,7 @@ def write_senses(
     texts: Sequence[str],
     out: str | Path,
     *,
+    format: str = AUTO,
     pretokenized: bool = False,
     limit: int | None = None,
 ) -> dict[str, int]:
@@ -687,7 +696,7 @@ def write_senses(
     Raises:
         InputError, SettingError: see `senses`.
     """
-    read = read_texts(texts, pretokenized=pretokenized, limit=limit)
+    read = read_texts(texts, format=format, pretokenized=pretokenized, limit=limit)
     inventory = _induced(folder, read)
     totals = {"lines": 0, "words": 0, "known": 0}
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from calque.corpora.readers import AUTO
 from calque.encoders.batches import collate, token_batches
 from calque.encoders.folder import BUNDLED, file_pair
 from calque.encoders.loading import load_encoder
@@ -211,6 +212,7 @@ def perplexity(
     texts: Sequence[tuple[str, str]],
     *,
     share: float = 0.15,
+    format: str = AUTO,
     pretokenized: bool = False,
     limit: int | None = None,
     seed: int = 0,
@@ -227,7 +229,9 @@ def perplexity(
     Raises:
         InputError: the folder contains no language model.
     """
-    sentences = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
+    sentences = read_languages(
+        texts, format=format, pretokenized=pretokenized, limit=limit, say=say
+    )
     files: dict[str, list[str]] = {lang: [] for lang in sentences}
     for lang, path in texts:
         files[lang].append(Path(path).name)

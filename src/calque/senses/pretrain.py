@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader
 
 from calque.annotated import Dictionary
 from calque.corpora import read_dictionary
+from calque.corpora.readers import AUTO
 from calque.distributed import is_first
 from calque.distributed.environment import environment
 from calque.encoders.card_blocks import CARD_FILE, whole_card
@@ -51,6 +52,7 @@ def pretrain(
     dictionaries: Sequence[tuple[tuple[str, str], str]] = (),
     options: Mapping[str, Any] | None = None,
     held_out: int = 0,
+    format: str = AUTO,
     pretokenized: bool = False,
     limit: int | None = None,
     overwrite: bool = False,
@@ -90,7 +92,7 @@ def pretrain(
     if model == "elmo":
         h5py_module()  # so that a missing package is reported before the training
     opened_dictionaries = [read_dictionary(path, langs=pair) for pair, path in dictionaries]
-    corpora = read_languages(texts, pretokenized=pretokenized, limit=limit, say=say)
+    corpora = read_languages(texts, format=format, pretokenized=pretokenized, limit=limit, say=say)
     held_out_texts = []
     if held_out:
         for lang, text in corpora.items():
