@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-import re
 import sys
 import tomllib
 import types
@@ -203,27 +202,8 @@ def declared(owner: Callable[..., Any], *without: str) -> dict[str, Declared]:
         if not _is_ours(owner, name):
             wanted = _unbounded(wanted)
         default = MISSING if parameter.default is parameter.empty else parameter.default
-        about = of_fields.get(name, of_type)
-        if not about.help:
-            about = dataclasses.replace(about, help=_documented(owner).get(name, ""))
-        settings[name] = Declared(name, wanted, default, about)
+        settings[name] = Declared(name, wanted, default, of_fields.get(name, of_type))
     return settings
-
-
-@cache
-def _documented(owner: Any) -> dict[str, str]:
-    """Return the descriptions of arguments in the docstring of a function or class."""
-    found: dict[str, str] = {}
-    for each in getattr(owner, "__mro__", (owner,)):
-        section = inspect.cleandoc(each.__doc__ or "").partition("Args:\n")[2].partition("\n\n")[0]
-        for entry in re.split(r"\n(?=    \S)", section):
-            names, _, text = " ".join(entry.split()).partition(": ")
-            for name in names.split(", "):
-                if not text.startswith("see `"):
-                    found.setdefault(
-                        name, re.sub(r",? \(?see `[^`]+`\)?|[;,] None [^.;]*", "", text)
-                    )
-    return found
 
 
 def types_of(owner: Callable[..., Any], *without: str) -> dict[str, Any]:

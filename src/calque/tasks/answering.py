@@ -7,7 +7,7 @@ import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from calque.encoders.extraction import encode_long
 from calque.errors import SettingError, check_number
 from calque.nn.answers import MatchedEnds, best_ends, end_losses
 from calque.offsets import offsets_of, ranges
+from calque.spec import Count, Option, Share
 from calque.tasks.bootstrap import Statistic, accuracy
 from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.reporting import of_trained_heads
@@ -177,9 +178,6 @@ class Answering(ZeroShot[QuestionText]):
 
     Args:
         train, tests, dev, seeds, select, options, bootstrap, seed: see `ZeroShot`.
-        hidden, dropout: hidden size and dropout rate of the task head, see `MatchedEnds`.
-        max_answer: maximum number of words in a predicted answer. For comparison, BERT's limit is
-            30 subwords.
     """
 
     name = "qa"
@@ -192,9 +190,15 @@ class Answering(ZeroShot[QuestionText]):
         train: Sequence[Dataset[QuestionText]],
         tests: Sequence[Dataset[QuestionText]],
         *,
-        hidden: int = 128,
-        dropout: float = 0.1,
-        max_answer: int = 30,
+        hidden: Annotated[Count, Option("Hidden size of the task head.")] = 128,
+        dropout: Annotated[Share, Option("Dropout rate of the task head.")] = 0.1,
+        max_answer: Annotated[
+            int,
+            Option(
+                "Maximum number of words in a predicted answer. For comparison, BERT's limit "
+                "is 30 subwords."
+            ),
+        ] = 30,
         tune: bool = False,
         **protocol: Any,
     ):

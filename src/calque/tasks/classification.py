@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from calque.errors import InputError, SettingError, did_you_mean
 from calque.nn.esim import ESIM
 from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
-from calque.spec import Label
+from calque.spec import Count, Label, Option, Share
 from calque.tasks.bootstrap import Statistic, accuracy, f1
 from calque.tasks.datasets import Answers, Dataset, codes_of
 from calque.tasks.zeroshot import ZeroShot
@@ -57,11 +57,6 @@ class Classification(ZeroShot[LabelledText]):
     Args:
         kind: name of the task, "nli" for text pairs or "sentiment" for single texts.
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; default: "cls" with `tune`, otherwise "bilstm" for text pairs and
-            "mean" for single texts.
-        hidden: hidden size of the dense layers, and of the LSTM per direction.
-        dropout: dropout rate before each dense layer; "esim" also applies dropout to its input and
-            before its second LSTM.
     """
 
     names = ("nli", "sentiment")
@@ -74,9 +69,25 @@ class Classification(ZeroShot[LabelledText]):
         train: Sequence[Dataset[LabelledText]],
         tests: Sequence[Dataset[LabelledText]],
         *,
-        head: str | None = None,
-        hidden: int = 128,
-        dropout: float = 0.1,
+        head: Annotated[
+            str | None,
+            Option(
+                "Task head: mean (two dense layers on the mean vector; default for "
+                "sentiment), bilstm (max-pooled LSTM; default for nli), esim (attention "
+                "between both texts, then LSTMs; only for nli) or cls (one layer on [CLS]; "
+                "only with `tune`, where it is the default)."
+            ),
+        ] = None,
+        hidden: Annotated[
+            Count, Option("Hidden size of the dense layers, and of the LSTM per direction.")
+        ] = 128,
+        dropout: Annotated[
+            Share,
+            Option(
+                "Dropout rate before each dense layer; esim also applies dropout to its input "
+                "and before its second LSTM."
+            ),
+        ] = 0.1,
         tune: bool = False,
         **protocol: Any,
     ):
@@ -129,17 +140,25 @@ class Classification(ZeroShot[LabelledText]):
         lang: str,
         *,
         on_error: Literal["raise", "skip"] = "raise",
-        rename: Mapping[str, Label] | None = None,
-        format: str = "auto",
+        rename: Annotated[
+            Mapping[str, Label] | None,
+            Option(
+                "Map from old to new label names; texts whose label gets an empty name are removed."
+            ),
+        ] = None,
+        format: Annotated[
+            str,
+            Option(
+                "File format, if it cannot be detected: header, pairs, label-text, "
+                "text-label, jsonl or hub, or package.module:function."
+            ),
+        ] = "auto",
         pretokenized: bool = False,
     ) -> LabelledText:
         """Read labelled texts.
 
         Args:
             on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
-            rename: mapping from old to new label names; texts whose label is renamed to "" are
-                removed.
-            format: file format, needed if it cannot be detected; see `read_labelled`.
             pretokenized: whether the texts are already tokenized, with words separated by spaces.
         """
         text = read_labelled(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from calque.corpora import read_sentences
 from calque.corpora.languages import language_and_path
 from calque.encoders.base import require
 from calque.errors import SettingError
+from calque.spec import Option
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure
 from calque.tasks.overlap import covered_words, word_types
@@ -67,7 +68,14 @@ class Consistency(Task):
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
     @classmethod
-    def from_files(cls, inputs: Inputs, *, letters: int = LETTERS) -> list[Task]:  # type: ignore[override]
+    def from_files(
+        cls,
+        inputs: Inputs,
+        *,
+        letters: Annotated[
+            int, Option("Minimum number of letters in a word that is compared.")
+        ] = LETTERS,
+    ) -> list[Task]:  # type: ignore[override]
         """Return one task per monolingual text or, with `langs`, one task per side of each parallel
         text.
         """

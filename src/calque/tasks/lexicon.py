@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from calque.encoders.base import require
 from calque.errors import SettingError, check_number
 from calque.input_texts import check_pairs, read_languages, skipped
 from calque.progress import bar
+from calque.spec import Count, Option
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.tasks.overlap import covered_words
@@ -125,22 +126,45 @@ class Lexicon(Task):
         cls,
         inputs: Inputs,
         *,
-        similarity: Literal["csls", "cosine"] = "csls",
-        candidates: CandidateWords = "all",
-        max_candidates: int = _MAX_CANDIDATES,
-        entries: Sequence[int] = (0,),
-        lower: bool = False,
-        on_error: Literal["raise", "skip"] = "raise",
+        similarity: Annotated[
+            Literal["csls", "cosine"], Option("Similarity measure: csls (default) or cosine.")
+        ] = "csls",
+        candidates: Annotated[
+            CandidateWords,
+            Option(
+                "Words among which translations are searched: all words (all; default), or "
+                "only the words of the dictionary (dictionary), which makes the search much "
+                "easier."
+            ),
+        ] = "all",
+        max_candidates: Annotated[
+            Count,
+            Option(
+                "Maximum number of candidates, and of source words among which CSLS "
+                "neighbourhoods are searched."
+            ),
+        ] = _MAX_CANDIDATES,
+        entries: Annotated[
+            Sequence[int],
+            Option(
+                "Range of source words to test, in dictionary order: the first index and, "
+                "optionally, the end (exclusive)."
+            ),
+        ] = (0,),
+        lower: Annotated[bool, Option("Compare lower-cased words.")] = False,
+        on_error: Annotated[
+            Literal["raise", "skip"],
+            Option(
+                "Handling of dictionary lines that are not word pairs: stop with an error "
+                "(raise; default) or skip the line (skip)."
+            ),
+        ] = "raise",
     ) -> list[Task]:
         """Build the task from files.
 
         Args:
             inputs: a dictionary, its languages, and optionally text in each language (`de=FILE` if
                 FILE has no language code).
-            entries: range of source words to test, in dictionary order: the first index and,
-                optionally, the end (exclusive).
-            on_error: how to treat dictionary lines that are not word pairs: "raise" an error, or
-                "skip" the line.
         """
         if not inputs.langs:
             raise SettingError(f"{inputs.task} requires --langs, e.g. --langs en de")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from calque.corpora import read_treebank
 from calque.nn.biaffine import MLP, Biaffine
 from calque.nn.pooling import sums
 from calque.nn.recurrent import StackedLSTM
+from calque.spec import Count, Option, Share
 from calque.tasks.bootstrap import Statistic, ratio
 from calque.tasks.datasets import Answers, Dataset
 from calque.tasks.reporting import of_trained_heads
@@ -40,13 +41,6 @@ class Parsing(ZeroShot[Treebank]):
 
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        hidden, layers: hidden size of the LSTM per direction, and number of LSTM layers.
-        arc, label: output sizes of the projections before the arc scorer and before the label
-            scorer.
-        upos: dimension of the embeddings of gold universal part-of-speech tags; 0 disables these
-            embeddings.
-        dropout: dropout rate for the input, between and after the LSTM layers, and after the
-            projections.
     """
 
     name = "parsing"
@@ -63,12 +57,28 @@ class Parsing(ZeroShot[Treebank]):
         train: Sequence[Dataset[Treebank]],
         tests: Sequence[Dataset[Treebank]],
         *,
-        hidden: int = 200,
-        layers: int = 3,
-        arc: int = 500,
-        label: int = 100,
-        upos: int = 50,
-        dropout: float = 0.33,
+        hidden: Annotated[Count, Option("Hidden size of the LSTM per direction.")] = 200,
+        layers: Annotated[Count, Option("Number of LSTM layers.")] = 3,
+        arc: Annotated[
+            Count, Option("Output size of the projections before the arc scorer.")
+        ] = 500,
+        label: Annotated[
+            Count, Option("Output size of the projections before the label scorer.")
+        ] = 100,
+        upos: Annotated[
+            int,
+            Option(
+                "Dimension of the embeddings of gold universal part-of-speech tags; 0 "
+                "disables these embeddings."
+            ),
+        ] = 50,
+        dropout: Annotated[
+            Share,
+            Option(
+                "Dropout rate for the input, between and after the LSTM layers, and after the "
+                "projections."
+            ),
+        ] = 0.33,
         **protocol: Any,
     ):
         # Settings of `ParsingHead`, which are also recorded with the scores.

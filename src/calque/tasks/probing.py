@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from calque.corpora import read_probe
 from calque.errors import SettingError
 from calque.nn.probe import Probe, SpanRows
 from calque.offsets import offsets_of, ranges
+from calque.spec import Count, Option, Share
 from calque.tasks.bootstrap import Statistic, f1, ratio
 from calque.tasks.datasets import Answers, Dataset, number_or_name, repaired_tags
 from calque.tasks.reporting import of_trained_heads
@@ -168,8 +169,6 @@ class Probing(ZeroShot[ProbeText]):
     Args:
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`. All files
             must have the same probe.
-        width: dimension of the projected word vectors.
-        hidden, dropout: hidden size and dropout rate of the multilayer perceptron.
     """
 
     name = "probing"
@@ -188,9 +187,9 @@ class Probing(ZeroShot[ProbeText]):
         train: Sequence[Dataset[ProbeText]],
         tests: Sequence[Dataset[ProbeText]],
         *,
-        width: int = 256,
-        hidden: int = 256,
-        dropout: float = 0.3,
+        width: Annotated[Count, Option("Dimension of the projected word vectors.")] = 256,
+        hidden: Annotated[Count, Option("Hidden size of the multilayer perceptron.")] = 256,
+        dropout: Annotated[Share, Option("Dropout rate of the multilayer perceptron.")] = 0.3,
         dev: Sequence[Dataset[ProbeText]] = (),
         **protocol: Any,
     ):
@@ -221,19 +220,28 @@ class Probing(ZeroShot[ProbeText]):
         lang: str,
         *,
         on_error: Literal["raise", "skip"] = "raise",
-        probe: str | None = None,
-        column: str | None = None,
-        subtypes: bool = False,
+        probe: Annotated[
+            str | None,
+            Option(
+                "Probe: pos, dependencies or entities; needed only if the file has several "
+                "probes. For JSON Lines files, any name that describes the labels."
+            ),
+        ] = None,
+        column: Annotated[
+            str | None,
+            Option(
+                "Column that contains the tags, given as a number, upos, xpos, or the name of "
+                "a data set column."
+            ),
+        ] = None,
+        subtypes: Annotated[
+            bool, Option("Keep the subtypes of relations, such as nsubj:pass.")
+        ] = False,
     ) -> ProbeText:
         """Read the targets from a file.
 
         Args:
             on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
-            probe: "pos", "dependencies" or "entities"; needed only if the file has several probes.
-                For JSON Lines files, any name that describes the labels.
-            column: column that contains the tags, given as a number, "upos", "xpos", or the name of
-                a data set column.
-            subtypes: whether to keep the subtypes of relations, such as `nsubj:pass`.
         """
         return read_probe(
             path,

@@ -139,8 +139,16 @@ class WordRetrieval(Task):
         cls,
         inputs: Inputs,
         *,
-        candidates: Candidates = "all",
-        similarity: Similarity = "csls",
+        candidates: Annotated[
+            Candidates,
+            Option(
+                "Words among which translations are searched: all words (all; default) or "
+                "only linked words (linked)."
+            ),
+        ] = "all",
+        similarity: Annotated[
+            Similarity, Option("Similarity measure: csls (default) or cosine.")
+        ] = "csls",
         contextual: Contextual = True,
     ) -> list[Task]:
         """Return one task per test text."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from calque.encoders.sentence_vectors import (
 )
 from calque.errors import SettingError, check_number
 from calque.segment import splitter
+from calque.spec import Count, Option
 from calque.tasks.base import Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, accuracy, f1, measure_all
 from calque.tasks.reporting import SENTENCES
@@ -126,10 +127,32 @@ class SentenceRetrieval(Task):
         cls,
         inputs: Inputs,
         *,
-        sentence_pooling: Pooling | None = None,
-        prompt: str | None = None,
-        similarity: Similarity = "cosine",
-        k: int | None = None,
+        sentence_pooling: Annotated[
+            Pooling | None,
+            Option(
+                "Sentence pooling: own (the saved pooling of a sentence-transformers folder; "
+                "default there), words (mean of word vectors; default otherwise), subwords "
+                "(mean of subword vectors) or cls (vector of the [CLS] token)."
+            ),
+        ] = None,
+        prompt: Annotated[
+            str | None,
+            Option(
+                "Prompt to put before each text, e.g. 'query: ' for e5, or the name of a "
+                "prompt saved in the folder, e.g. query; default: the folder's default "
+                "prompt, if it has one."
+            ),
+        ] = None,
+        similarity: Annotated[
+            Similarity, Option("Similarity measure: cosine (default) or csls.")
+        ] = "cosine",
+        k: Annotated[
+            Count | None,
+            Option(
+                "Neighbourhood size of CSLS and of the ratio margin; default: 10 for csls, 4 "
+                "for the margin."
+            ),
+        ] = None,
     ) -> list[Task]:
         """Return one task per test text. The files are split only at spaces; the task tokenises
         them if necessary.

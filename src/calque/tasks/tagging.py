@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from calque.errors import CalqueWarning, InputError, SettingError, did_you_mean
 from calque.nn.tagging import TaggingHead
 from calque.offsets import offsets_of, ranges
 from calque.spans import names_without_spans, span_counts
-from calque.spec import Label
+from calque.spec import Count, Label, Option, Share
 from calque.tasks.bootstrap import Statistic, accuracy, f1
 from calque.tasks.datasets import Answers, Dataset, codes_of, number_or_name, repaired_tags
 from calque.tasks.projection import LabelProjection
@@ -51,11 +51,6 @@ class Tagging(ZeroShot[TaggedText]):
     Args:
         kind: name of the task, "ner", "slots" or "pos".
         train, tests, dev, seeds, tune, select, options, bootstrap, seed: see `ZeroShot`.
-        head: one of `HEADS`; default: "linear" with `tune`, otherwise "bilstm-crf".
-        hidden, layers: hidden size of the LSTM per direction, and number of LSTM layers.
-        dropout: dropout rate, see `TaggingHead`.
-        unknown: how to treat labels in test or development text that occur in no training text:
-            "raise" an error, or "miss", which counts these labels as wrong.
     """
 
     files = (*ZeroShot.files, "project", "links")
@@ -68,11 +63,21 @@ class Tagging(ZeroShot[TaggedText]):
         train: Sequence[Dataset[TaggedText]],
         tests: Sequence[Dataset[TaggedText]],
         *,
-        head: str | None = None,
-        hidden: int = 128,
-        layers: int = 2,
-        dropout: float = 0.3,
-        unknown: Literal["raise", "miss"] = "raise",
+        head: Annotated[
+            str | None,
+            Option("Task head: bilstm-crf (default), linear (default with `tune`) or linear-crf."),
+        ] = None,
+        hidden: Annotated[Count, Option("Hidden size of the LSTM per direction.")] = 128,
+        layers: Annotated[Count, Option("Number of LSTM layers.")] = 2,
+        dropout: Annotated[Share, Option("Dropout rate.")] = 0.3,
+        unknown: Annotated[
+            Literal["raise", "miss"],
+            Option(
+                "Handling of labels in test or development text that occur in no training "
+                "text: stop with an error (raise; default), or count these labels as wrong "
+                "(miss)."
+            ),
+        ] = "raise",
         tune: bool = False,
         dev: Sequence[Dataset[TaggedText]] = (),
         **protocol: Any,
@@ -135,19 +140,32 @@ class Tagging(ZeroShot[TaggedText]):
         lang: str,
         *,
         on_error: Literal["raise", "skip"] = "raise",
-        rename: Mapping[str, Label] | None = None,
-        format: str = "auto",
-        column: str | None = None,
+        rename: Annotated[
+            Mapping[str, Label] | None,
+            Option(
+                "Map from old to new label names, for files with different label names; an "
+                "empty name replaces a label by O."
+            ),
+        ] = None,
+        format: Annotated[
+            str,
+            Option(
+                "File format, if it cannot be detected: columns, numbered, conllu, facebook "
+                "or hub, or package.module:function."
+            ),
+        ] = "auto",
+        column: Annotated[
+            str | None,
+            Option(
+                "Column that contains the tags, given as a number, upos, xpos, or the name of "
+                "a data set column."
+            ),
+        ] = None,
     ) -> TaggedText:
         """Read tagged text.
 
         Args:
             on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
-            rename: mapping from old to new label names, for files with different label names; ""
-                replaces a label by O.
-            format: file format, needed if it cannot be detected; see `read_tagged`.
-            column: column that contains the tags, given as a number, "upos", "xpos", or the name of
-                a data set column.
         """
         text = read_tagged(
             path, lang=lang, on_error=on_error, format=format, column=number_or_name(column)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from calque.encoders.base import require
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
 from calque.offsets import offsets_of
+from calque.spec import Option
 from calque.storage import json_text
 from calque.tasks.base import Languages, Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, measure_all, over_groups
@@ -201,10 +202,33 @@ class ZeroShot(Task, Generic[D]):
         cls,
         inputs: Inputs,
         *,
-        seeds: int | None = None,
-        tune: bool = False,
-        select: Select = "source",
-        on_error: Literal["raise", "skip"] = "raise",
+        seeds: Annotated[
+            int | None,
+            Option(
+                "Number of training runs, each with a different seed; default: 5, or 3 with `tune`."
+            ),
+        ] = None,
+        tune: Annotated[
+            bool,
+            Option(
+                "Train the encoder together with the task head; otherwise, the encoder is frozen."
+            ),
+        ] = False,
+        select: Annotated[
+            Select,
+            Option(
+                "Epoch to use: the best on source-language text (source; default), the best "
+                "on average over all languages of --dev (target; the table then states that "
+                "target-language labels were used), or the last epoch (last)."
+            ),
+        ] = "source",
+        on_error: Annotated[
+            Literal["raise", "skip"],
+            Option(
+                "Handling of text that cannot be read: stop with an error (raise; default) or "
+                "skip the text (skip)."
+            ),
+        ] = "raise",
         **options: Any,
     ) -> list[Task]:
         """Return the task. For each language in `--ceiling`, also return a task that is trained on
@@ -213,9 +237,6 @@ class ZeroShot(Task, Generic[D]):
 
         Args:
             inputs: input files, with the language in the file name or before the path.
-            seeds: number of training runs, which use the seeds 0, 1, …; default: see the class.
-            tune, select: see the class.
-            on_error: how to treat invalid lines: "raise" an error, or "skip" the line.
             options: options for `read`, for `Supervised` and for the task's class.
         """
         if not inputs.train:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from calque.distributed import Processes
 from calque.errors import check_number
+from calque.spec import Count, Option
 from calque.training.loop import Loop, Schedule, rate_by_width
 from calque.training.objective import Objective
 from calque.training.plan import BatchPlan, LanguagePlan, Plan
@@ -39,28 +40,57 @@ class Supervised:
     `trained_epochs` is the number of epochs. Without `select`, `best_epoch` is 0.
 
     Args:
-        epochs: maximum number of epochs.
-        batch: number of texts in an update.
-        patience: number of epochs without improvement after which training stops; None disables
-            early stopping.
-        learning_rate, warmup, decay, clip, seed: see `Schedule`.
-        per_epoch: number of texts in an epoch; each batch is then from one random language.
-            Schuster et al. (2019, §5) use 32,000, to balance treebanks. By default, each epoch
-            contains every text once, and batches mix the languages.
+        seed: see `Schedule`.
     """
 
     def __init__(
         self,
         *,
-        epochs: float,
-        batch: int = 32,
-        learning_rate: float = 1e-3,
-        patience: int | None = None,
-        warmup: float = 0.0,
-        decay: Literal["constant", "linear", "cosine"] = "constant",
-        clip: float | None = 5.0,
+        epochs: Annotated[
+            float, Option("Maximum number of epochs; the default depends on the task.")
+        ],
+        batch: Annotated[Count, Option("Number of texts in an update.")] = 32,
+        learning_rate: Annotated[
+            float,
+            Option(
+                "Maximum learning rate; the default depends on the task, and with --tune on "
+                "the encoder's size."
+            ),
+        ] = 1e-3,
+        patience: Annotated[
+            Count | None,
+            Option(
+                "Number of epochs without improvement after which training stops; the default "
+                "depends on the task."
+            ),
+        ] = None,
+        warmup: Annotated[
+            float,
+            Option(
+                "Fraction of updates during which the learning rate rises from 0; default: 0, "
+                "or 0.1 for most tasks with --tune."
+            ),
+        ] = 0.0,
+        decay: Annotated[
+            Literal["constant", "linear", "cosine"],
+            Option(
+                "Learning-rate schedule after the warm-up: constant (default), linear "
+                "(default with --tune) or cosine."
+            ),
+        ] = "constant",
+        clip: Annotated[
+            float | None,
+            Option("Maximum gradient norm; default: 5, or 1 for most tasks with --tune."),
+        ] = 5.0,
         seed: int = 0,
-        per_epoch: int | None = None,
+        per_epoch: Annotated[
+            Count | None,
+            Option(
+                "Number of texts in an epoch; each batch is then from one random language. "
+                "Schuster et al. (2019, §5) use 32,000, to balance treebanks. By default, "
+                "each epoch contains every text once, and batches mix the languages."
+            ),
+        ] = None,
     ):
         for name, value in (("per_epoch", per_epoch), ("patience", patience), ("batch", batch)):
             if value is not None:
