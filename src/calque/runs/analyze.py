@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from calque.analyses.questions import Questions, View
     from calque.encoders import Encoder
     from calque.tasks import WordRetrieval
+    from calque.vectors import Embeddings
 
 
 def analyze(
-    how: AnalysisSettings,
+    settings: AnalysisSettings,
     *,
     words: Words | None = None,
     load: Mapping[str, Any] | None = None,
@@ -38,63 +39,71 @@ def analyze(
     Each encoder encodes the test text once, with all layers in one pass.
 
     Args:
-        how: settings of the analysis. Word links are computed unless files with links are given.
-            With `non_contextual`, retrieval uses only the first occurrence of each word type, as in
-            Table 4 of Cao et al. Without `only`, an analysis whose files are missing is skipped
-            with a message.
+        settings: settings of the analysis. Word links are computed unless files with links are
+            given. With `non_contextual`, retrieval uses only the first occurrence of each word
+            type, as in Table 4 of Cao et al. Without `only`, an analysis whose files are missing is
+            skipped with a message.
 
     Raises:
         SettingError: an analysis is unknown, or the files of a requested analysis are missing.
     """
     from calque.analyses.questions import Questions
     from calque.encoders import load_encoder
-    from calque.tasks import WordRetrieval
 
     words = words or Words()
-    settings = {
-        "forms": how.forms,
-        "pairs": how.pairs,
-        "projection": how.projection,
+    only = None
+    if settings.only is not None:
+        names = [name.strip() for name in settings.only.split(",")]
+        only = [name for name in names if name]
+    options = {
+        "forms": settings.forms,
+        "pairs": settings.pairs,
+        "projection": settings.projection,
         "seed": words.seed,
     }
-    only = (
-        None if how.only is None else [name.strip() for name in how.only.split(",") if name.strip()]
-    )
-    chosen, paths = _Chosen(only, settings, say), _by_name(how.encoders or ())
-    langs = pairs_of([] if how.test is None else [how.test], how.langs or ())
-    if not (paths and how.test and langs):
+    chosen, paths = _Chosen(only, options, say), _by_name(settings.encoders or ())
+    task = _task(settings, bool(paths), words, say)
+    loader = partial(load_encoder, **dict(load or {}))
+    questions = Questions(task, _tags(task, settings.upos or (), say))
+    findings = _of_vectors(paths, questions, chosen, loader, progress)
+    order = {name: place for place, name in enumerate(ANALYSES)}
+    return sorted(findings, key=lambda finding: order[finding.analysis])
+
+
+def _task(settings: AnalysisSettings, has_encoders: bool, words: Words, say: Say) -> WordRetrieval:
+    """Return word retrieval in the test text, on which all analyses are based."""
+    from calque.tasks import WordRetrieval
+
+    langs = pairs_of([] if settings.test is None else [settings.test], settings.langs or ())
+    if not (has_encoders and settings.test and langs):
         raise SettingError(
             "the analyses need encoders, --test FILE and --langs, e.g. --langs en de"
         )
-    check_pairs([how.test], langs)
-    files: dict[str, Any] = {
-        name: [file]
-        for name in ("test", "train", "links", "train_links")
-        if (file := getattr(how, name))
-    }
-    (one,) = Inputs("analyze", langs=langs, words=words, say=say, **files).per_test_text()
-    task = WordRetrieval.read(one, contextual=not how.non_contextual, bootstrap=how.bootstrap)
+    check_pairs([settings.test], langs)
+    files: dict[str, Any] = {}
+    for name in ("test", "train", "links", "train_links"):
+        if file := getattr(settings, name):
+            files[name] = [file]
+    (inputs,) = Inputs("analyze", langs=langs, words=words, say=say, **files).per_test_text()
+    task = WordRetrieval.read(
+        inputs, contextual=not settings.non_contextual, bootstrap=settings.bootstrap
+    )
     if not len(task.links[0]):
         raise SettingError(f"{task.data} contains no linked words, so nothing can be measured")
-    loader = partial(load_encoder, **dict(load or {}))
-    findings = _of_vectors(
-        paths, Questions(task, _tags(task, how.upos or (), say)), chosen, loader, progress
-    )
-    order = {name: place for place, name in enumerate(ANALYSES)}
-    return sorted(findings, key=lambda finding: order[finding.analysis])
+    return task
 
 
 class _Chosen:
     """Selected analyses (by default all) with the values of their options. Analyses that cannot be
     run are reported in messages."""
 
-    def __init__(self, only: Sequence[str] | None, settings: Mapping[str, Any], say: Say):
+    def __init__(self, only: Sequence[str] | None, options: Mapping[str, Any], say: Say):
         for name in only or ():
             if name not in ANALYSES:
                 raise SettingError(
                     f"unknown analysis {name!r}, expected one or more of {', '.join(ANALYSES)}"
                 )
-        self.only, self.settings, self.say = only, settings, say
+        self.only, self.options, self.say = only, options, say
 
     def __contains__(self, name: str) -> bool:
         return self.only is None or name in self.only
@@ -102,16 +111,15 @@ class _Chosen:
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """Return the function of an analysis, with its options bound as arguments."""
         row = ANALYSES[name]
-        taken = {*row.options, *(["seed"] if row.seeded else [])}
-        return partial(
-            imported(row.target),
-            **{key: each for key, each in self.settings.items() if key in taken},
-        )
+        names = {*row.options, "seed"} if row.seeded else {*row.options}
+        options = {key: value for key, value in self.options.items() if key in names}
+        return partial(imported(row.target), **options)
 
-    def of(self, kind: str) -> list[str]:
+    def names(self, kind: str) -> list[str]:
+        """Return the names of the selected analyses of a kind."""
         return [name for name, row in ANALYSES.items() if row.kind == kind and name in self]
 
-    def lacks(self, name: str, remedy: str = "", *, some: bool = False, **about: str) -> None:
+    def skip(self, name: str, remedy: str = "", *, some: bool = False, **about: str) -> None:
         """Report a skipped analysis: raise an error if the user requested it and `some` is false;
         otherwise, print a message.
         """
@@ -122,6 +130,9 @@ class _Chosen:
 
 
 def _by_name(encoders: Sequence[str]) -> dict[str, str]:
+    """Return the paths of encoders by their names, which are given as `NAME=PATH` or are the
+    paths.
+    """
     paths: dict[str, str] = {}
     for item in encoders:
         name, path = name_and_path(item)
@@ -147,46 +158,44 @@ def _of_vectors(
     """Return the findings for all encoders, while keeping only one encoder in memory at a time."""
     from calque.analyses.groups import accuracies
 
-    data = questions.task.data
+    def run(analysis: str, *views: View | Sequence[View]) -> Any:
+        """Run an analysis, and report an analysis without results as skipped."""
+        results = chosen[analysis](questions, *views)
+        if not results:
+            chosen.skip(analysis, data=questions.task.data)
+        return results or []
 
-    def found(analysis: str, findings: Any) -> Any:
-        """Return the findings of an analysis; if there are none, report that the analysis was
-        skipped.
-        """
-        if not findings:
-            chosen.lacks(analysis, data=data)
-        return findings or []
-
-    divisions = {
-        analysis: found(analysis, chosen[analysis](questions)) for analysis in chosen.of("division")
-    }
-    divisions = {analysis: groups for analysis, groups in divisions.items() if groups}
+    divisions = {}
+    for analysis in chosen.names("division"):
+        if groups := run(analysis):
+            divisions[analysis] = groups
     if "rank" in divisions and questions.task.train is None:
         chosen.say(
             "rank: words are counted only in the test text; give --train for better frequency "
             "estimates"
         )
-    comparisons = chosen.of("comparison")
+    comparisons = chosen.names("comparison")
     if len(paths) == 1 and "examples" in comparisons:
-        chosen.lacks("examples")
+        chosen.skip("examples")
         comparisons.remove("examples")
-    findings, views = [], []
+    findings: list[Finding] = []
+    views: list[View] = []
     for name, path in paths.items():
         chosen.say(
             f"{name}: {len(questions.corpus):,} sentence pairs, {len(questions.pairs):,} links"
         )
-        view, values = _of_encoder(
+        view, curve = _of_encoder(
             name, loader(path), questions, chosen, progress, some=len(paths) > 1
         )
-        findings += values
+        findings += curve
         for analysis, groups in divisions.items():
             findings += accuracies(analysis, questions, view, groups)
-        for analysis in chosen.of("measure"):
-            findings += found(analysis, chosen[analysis](questions, view))
-        if comparisons:
+        for analysis in chosen.names("measure"):
+            findings += run(analysis, view)
+        if comparisons:  # otherwise, the vectors are not kept
             views.append(view)
     for analysis in comparisons:
-        findings += found(analysis, chosen[analysis](questions, views))
+        findings += run(analysis, views)
     return findings
 
 
@@ -207,24 +216,28 @@ def _of_encoder(
 
     require(encoder, "measured")
     about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
-    layers = encoder.layers
-    texts = [questions.sentences(side) for side in ("source", "target")]
-    by_layer = [{}, {}]
-    if "layers" in chosen and len(layers) > 1:
-        by_layer = [encoder.encode_layers(text, layers, progress=progress) for text in texts]
+    sides = [questions.sentences(side) for side in ("source", "target")]
+    by_layer: list[dict[int, Embeddings]] = [{}, {}]  # vectors of the two sides
+    if "layers" in chosen and len(encoder.layers) > 1:
+        by_layer = [
+            encoder.encode_layers(text, encoder.layers, progress=progress) for text in sides
+        ]
     elif "layers" in chosen:
-        chosen.lacks("layers", encoder=name, some=some)
-    source, target = (
-        known[encoder.layer] if encoder.layer in known else encoder.encode(text, progress=progress)
-        for known, text in zip(by_layer, texts, strict=True)
-    )
-    view = questions.ask(name, source, target, about)
-    views = {
-        n: view
-        if n == encoder.layer
-        else questions.ask(name, by_layer[0][n], by_layer[1][n], about, depth=1)
-        for n in by_layer[0]
-    }
+        chosen.skip("layers", encoder=name, some=some)
+    vectors = []
+    for layers, text in zip(by_layer, sides, strict=True):
+        if encoder.layer in layers:
+            vectors.append(layers[encoder.layer])
+        else:
+            vectors.append(encoder.encode(text, progress=progress))
+    view = questions.ask(name, *vectors, about)
+    views = {}
+    for layer in by_layer[0]:
+        if layer == encoder.layer:
+            views[layer] = view
+        else:
+            source, target = by_layer[0][layer], by_layer[1][layer]
+            views[layer] = questions.ask(name, source, target, about, depth=1)
     return view, layer_curve(questions, views)
 
 
@@ -267,27 +280,30 @@ def table(findings: Sequence[Finding]) -> str:
     """Format scores as one text table per analysis, with a row for each encoder, metric and
     group.
     """
+    by_analysis: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_analysis.setdefault(finding.analysis, []).append(finding)
     blocks = []
-    for analysis in dict.fromkeys(finding.analysis for finding in findings):
-        rows = [("encoder", "metric", "group", "x", "value", "95% interval", "n", "better")]
-        for finding in (finding for finding in findings if finding.analysis == analysis):
-            score, items = finding.score, finding.items
-            value, low, high = score.shown(2)
-            rows.append(
-                (
-                    finding.encoder or "",
-                    score.metric,
-                    finding.group or "",
-                    "" if finding.x is None else f"{finding.x:,g}",
-                    value if items is None else f"{len(items)} items",
-                    "" if "nan" in (low, high) else f"{low} – {high}",
-                    f"{score.n:,}",
-                    ""
-                    if items is not None
-                    else "lower"
-                    if lower_is_better(score.metric)
-                    else "higher",
-                )
-            )
+    for analysis, of_analysis in by_analysis.items():
+        header = ("encoder", "metric", "group", "x", "value", "95% interval", "n", "better")
+        rows = [header, *(_row(finding) for finding in of_analysis)]
         blocks.append("\n".join([analysis, *columns(rows, range(3, 7))]))
     return "\n\n".join(blocks)
+
+
+def _row(finding: Finding) -> tuple[str, ...]:
+    score = finding.score
+    value, low, high = score.shown(2)
+    better = "lower" if lower_is_better(score.metric) else "higher"
+    if finding.items is not None:  # examples and points have items instead of a score
+        value, better = f"{len(finding.items)} items", ""
+    return (
+        finding.encoder or "",
+        score.metric,
+        finding.group or "",
+        "" if finding.x is None else f"{finding.x:,g}",
+        value,
+        "" if "nan" in (low, high) else f"{low} – {high}",
+        f"{score.n:,}",
+        better,
+    )

@@ -18,6 +18,7 @@ from calque.storage import NEW, locked, part_of, remove, replace_folder, sync, t
 
 if TYPE_CHECKING:
     from calque.anchors import Anchors
+    from calque.encoders import Encoder
 
 FORMATS = ("safetensors", "avg_embeds")
 SUMS_FILE = "sums.safetensors"
@@ -25,7 +26,7 @@ _BLOCK = 2048  # number of sentences read at a time
 
 
 def make_anchors(
-    how: AnchorSettings,
+    settings: AnchorSettings,
     *,
     load: Mapping[str, Any] | None = None,
     progress: bool = False,
@@ -43,26 +44,33 @@ def make_anchors(
     from calque.encoders import load_encoder
     from calque.encoders.anchors import sum_anchors
 
-    folder = Path(how.out)
-    if how.format not in FORMATS:
-        raise SettingError(f"format must be one of {', '.join(FORMATS)}, got {how.format!r}")
-    known = (
-        folder / SUMS_FILE,
-        _place(folder) / NEW / SUMS_FILE,
-    )  # the second remains if only the anchors were moved
-    check_files(folder, (FILE, "norms.json"), lambda: any(map(Path.is_file, known)))
-    words = None if how.vocabulary is None else read_vocabulary(how.vocabulary)
-    loaded = load_encoder(how.encoder, **dict(load or {}))
-    read = {"lang": how.lang, "pretokenized": how.pretokenized, "limit": how.limit, "block": _BLOCK}
-    read["format"] = how.text_format
+    folder = Path(settings.out)
+    if settings.format not in FORMATS:
+        raise SettingError(f"format must be one of {', '.join(FORMATS)}, got {settings.format!r}")
+    # The sums are in the temporary folder if a call was killed after it had moved only the anchors.
+    sums_files = (folder / SUMS_FILE, _place(folder) / NEW / SUMS_FILE)
+    check_files(folder, (FILE, "norms.json"), lambda: any(map(Path.is_file, sums_files)))
+    words = None if settings.vocabulary is None else read_vocabulary(settings.vocabulary)
+    loaded = load_encoder(settings.encoder, **dict(load or {}))
+    sentences = chain.from_iterable(
+        stream_sentences(
+            text,
+            lang=settings.lang,
+            format=settings.text_format,
+            pretokenized=settings.pretokenized,
+            limit=settings.limit,
+            block=_BLOCK,
+        )
+        for text in settings.text
+    )
     with _publishing(folder) as part:
         sums = sum_anchors(
             loaded,
-            chain.from_iterable(stream_sentences(text, **read) for text in how.text),
-            numbers(how.layers),
+            sentences,
+            numbers(settings.layers),
             vocabulary=words,
-            most_occurrences=how.most_occurrences,
-            seed=how.seed,
+            most_occurrences=settings.most_occurrences,
+            seed=settings.seed,
             partial=part / SUMS_FILE,
             earlier=folder / SUMS_FILE,
             progress=progress,
@@ -73,18 +81,19 @@ def make_anchors(
             skipped(
                 f"{sums.uncovered:,} words are skipped, because the encoder has no vector for them"
             )
-        anchors = sums.finish(at_least=how.at_least, most=how.most)
+        anchors = sums.finish(at_least=settings.at_least, most=settings.most)
         first = next(iter(anchors.values()))
         if not len(first):
             raise SettingError(
                 "no word occurs often enough to compute an anchor; lower --at-least or use more "
                 "text"
             )
-        (save_anchors if how.format == "safetensors" else write_avg_embeds)(part, anchors)
-    say(
-        f"{len(first):,} anchors in {len(anchors)} layer{'s' if len(anchors) > 1 else ''} in "
-        f"{folder}"
-    )
+        if settings.format == "safetensors":
+            save_anchors(part, anchors)
+        else:
+            write_avg_embeds(part, anchors)
+    layers = "layers" if len(anchors) > 1 else "layer"
+    say(f"{len(first):,} anchors in {len(anchors)} {layers} in {folder}")
     return anchors
 
 
@@ -92,9 +101,9 @@ def _place(folder: Path) -> Path:
     """Return the path of the temporary folder, which is inside `folder` if `folder` exists, see
     `_publishing`.
     """
-    return part_of(
-        folder / "anchors" if folder.is_dir() else Path(os.path.realpath(folder)), "training"
-    )
+    if folder.is_dir():
+        return part_of(folder / "anchors", "training")
+    return part_of(Path(os.path.realpath(folder)), "training")
 
 
 @contextmanager
@@ -106,8 +115,8 @@ def _publishing(folder: Path) -> Iterator[Path]:
     interrupted after the sums were saved. It is inside `folder` if `folder` exists, because the
     parent folder may not be writable.
     """
-    inside = folder.is_dir()
-    with locked(folder / SUMS_FILE if inside else folder):
+    exists = folder.is_dir()
+    with locked(folder / SUMS_FILE if exists else folder):
         folder = Path(os.path.realpath(folder))
         place = _place(folder)
         part = temporary_folder(place, folder)
@@ -116,12 +125,8 @@ def _publishing(folder: Path) -> Iterator[Path]:
                 remove(entry)
         try:
             yield part
-            if (
-                inside
-            ):  # the sums are moved last, because anchors without sums are a complete result
-                for entry in sorted(part.iterdir(), key=lambda entry: entry.name == SUMS_FILE):
-                    os.replace(entry, folder / entry.name)
-                sync(folder)
+            if exists:
+                _move_files(part, folder)
             else:
                 replace_folder(part, folder)
         except BaseException:
@@ -131,7 +136,16 @@ def _publishing(folder: Path) -> Iterator[Path]:
         remove(place)
 
 
-def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, Anchors]:
+def _move_files(part: Path, folder: Path) -> None:
+    """Move the files of a folder to another. The sums are moved last, because anchors without sums
+    are a complete result.
+    """
+    for entry in sorted(part.iterdir(), key=lambda entry: entry.name == SUMS_FILE):
+        os.replace(entry, folder / entry.name)
+    sync(folder)
+
+
+def open_folder(path: str, *, lang: str = "", encoder: Encoder | None = None) -> dict[int, Anchors]:
     """Read a folder of anchors written by `calque anchors`, or by the code of Schuster et al.
     (2019), which stores no language.
 
@@ -144,17 +158,17 @@ def open_folder(path: str, *, lang: str = "", encoder: Any = None) -> dict[int, 
     from calque.encoders.anchors import pass_of
 
     folder = Path(path)
-    anchors = (
-        open_anchors(folder) if (folder / FILE).is_file() else read_avg_embeds(folder, lang=lang)[0]
-    )
+    if (folder / FILE).is_file():
+        anchors = open_anchors(folder)
+    else:
+        anchors = read_avg_embeds(folder, lang=lang)[0]
     language = next(iter(anchors.values())).lang
     if lang and language != lang:
         raise InputError(
             f"the language of the anchors must be {lang!r}, got {language!r}", path=path
         )
-    fingerprint = (
-        pass_of(folder / SUMS_FILE).get("fingerprint") if (folder / SUMS_FILE).is_file() else None
-    )
+    sums = folder / SUMS_FILE
+    fingerprint = pass_of(sums).get("fingerprint") if sums.is_file() else None
     if encoder is not None and fingerprint not in (None, encoder.fingerprint):
         fact = f"the anchors were computed with a different encoder, not with {encoder.name}"
         raise InputError(f"{fact}; compute anchors with this encoder", path=path)
@@ -165,6 +179,8 @@ def read_vocabulary(path: str) -> list[str]:
     """Read a file with one word per line."""
     from calque.text_files import readable_lines
 
-    if not (words := [word for line in readable_lines(path) if (word := line.strip())]):
+    lines = [line.strip() for line in readable_lines(path)]
+    words = [line for line in lines if line]
+    if not words:
         raise InputError("the file contains no words; expected one word per line", path=path)
     return words

@@ -68,21 +68,21 @@ def invalid_score(plain: Any) -> str | None:
     """
     if not isinstance(plain, dict):
         return "must be a JSON object with a score, as returned by Score.to_dict"
-    if missing := [name for name in _NEEDED if name not in plain]:
+    missing = [name for name in _NEEDED if name not in plain]
+    if missing:
         return f"has no {', '.join(missing)}; expected a file of scores"
-    for names, kinds, expected in _FIELDS:
+    for names, types, expected in _FIELDS:
         for name in names:
-            if not isinstance(plain.get(name), kinds) or isinstance(plain.get(name), bool):
-                return f"{name} must be {expected}, got {plain.get(name)!r:.100}"
-    if not plain["languages"] or not all(isinstance(lang, str) for lang in plain["languages"]):
-        return f"languages must be a list of names, got {plain['languages']!r:.100}"
+            value = plain.get(name)
+            if not isinstance(value, types) or isinstance(value, bool):
+                return f"{name} must be {expected}, got {value!r:.100}"
+    languages = plain["languages"]
+    if not languages or not all(isinstance(lang, str) for lang in languages):
+        return f"languages must be a list of names, got {languages!r:.100}"
     for name in ("runs", "resamples"):
-        if wrong := [
-            value
-            for value in plain.get(name) or ()
-            if not (value is None or type(value) in (int, float))
-        ]:
-            return f"{name} must be a list of numbers, got {wrong[0]!r:.100} in it"
+        for value in plain.get(name) or ():
+            if value is not None and type(value) not in (int, float):
+                return f"{name} must be a list of numbers, got {value!r:.100} in it"
     aligned = (plain.get("settings") or {}).get("aligned")
     if not isinstance(aligned, dict | None):
         return f"aligned must be an object with the settings of the alignment, got {aligned!r:.100}"
@@ -148,20 +148,23 @@ def runs_of(record: Record) -> tuple[float, ...]:
     settings.
     """
     values = record.get("runs") or (record.get("settings") or {}).get("values") or ()
-    known = isinstance(values, list | tuple) and all(
-        isinstance(value, int | float) for value in values
-    )
-    return tuple(float(value) for value in values) if known else ()
+    if not isinstance(values, list | tuple):
+        return ()
+    if not all(isinstance(value, int | float) for value in values):
+        return ()
+    return tuple(float(value) for value in values)
 
 
 def is_trained(record: Record) -> bool:
     """Return whether the encoder of a record was trained with a random seed, which is assumed if
     the record lacks this.
     """
-    settings = record.get("settings") or {}
-    aligned = settings.get("aligned", {"seed": 0})
-    seed = record["training_seed"] if "training_seed" in record else aligned and aligned.get("seed")
-    return seed is not None
+    if "training_seed" in record:
+        return record["training_seed"] is not None
+    aligned = (record.get("settings") or {}).get("aligned", {})
+    if aligned is None:  # the encoder was not aligned
+        return False
+    return not aligned or aligned.get("seed") is not None
 
 
 def trainings_of(record: Record) -> int:
@@ -180,37 +183,33 @@ def estimate(record: Record) -> Estimate | None:
     confidence interval."""
     if record["value"] is None:
         return None
-    runs, texts, trainings = runs_of(record), record.get("texts") or 0, trainings_of(record)
-    of_heads = not is_trained(record)
-    drawn = record.get("resamples")
-    if drawn is not None and len(drawn) > 1:
+    texts = 0
+    bootstrap = record.get("resamples")
+    if bootstrap is not None and len(bootstrap) > 1:
         resamples = np.array(
-            [math.nan if value is None else value for value in drawn], dtype=np.float64
+            [math.nan if value is None else value for value in bootstrap], dtype=np.float64
         )
+        texts = record.get("texts") or 0
         of_texts = student.over_resamples(resamples, texts)
-        return Estimate(
-            record["value"],
-            runs,
-            student.over_runs(runs),
-            of_texts,
-            resamples,
-            texts,
-            trainings,
-            of_heads,
-        )
-    low, high = record["low"], record["high"]
-    if low is None or high is None or low == high:
-        return None
-    error = (high - low) / _NORMAL
-    if not abs(error) < 1e100:  # calque writes no such score, and its square would overflow
-        return None
+    else:
+        resamples = None
+        low, high = record["low"], record["high"]
+        if low is None or high is None or low == high:
+            return None
+        error = (high - low) / _NORMAL
+        if not abs(error) < 1e100:  # calque writes no such score, and its square would overflow
+            return None
+        of_texts = (error**2, math.inf)
+    runs = runs_of(record)
     return Estimate(
         record["value"],
         runs,
         student.over_runs(runs),
-        (error**2, math.inf),
-        trainings=trainings,
-        of_heads=of_heads,
+        of_texts,
+        resamples,
+        texts,
+        trainings_of(record),
+        of_heads=not is_trained(record),
     )
 
 
@@ -224,18 +223,29 @@ def over_trainings(
     """
     if len(figures) == 1:
         return figures[0]
+    if run_of is None:
+        run_of = range(len(figures))
     by_run: dict[Hashable, list[float]] = {}
-    for run, figure in zip(range(len(figures)) if run_of is None else run_of, figures, strict=True):
+    for run, figure in zip(run_of, figures, strict=True):
         by_run.setdefault(run, []).append(figure.value)
-    values = tuple(sum(own) / len(own) for own in by_run.values())
+    # Task heads on one encoder are averaged first, so that each encoder has the same weight.
+    run_means = tuple(sum(values) / len(values) for values in by_run.values())
     of_texts, resamples, texts = _mean_over_texts(figures, same=True)
-    least = min(figure.trainings for figure in figures)
-    trainings = max(len(values), least) if any(figure.trainings for figure in figures) else 0
-    spread = values if len(values) > 1 else tuple(figure.value for figure in figures)
-    mean = sum(values) / len(values)
-    of_heads = len(values) == 1 and all(figure.of_heads for figure in figures)
+    trainings = 0
+    if any(figure.trainings for figure in figures):
+        trainings = max(len(run_means), min(figure.trainings for figure in figures))
+    has_one_run = len(run_means) == 1
+    # With a single encoder, only the variance between its task heads is known.
+    runs = tuple(figure.value for figure in figures) if has_one_run else run_means
     return Estimate(
-        mean, spread, student.over_runs(spread), of_texts, resamples, texts, trainings, of_heads
+        sum(run_means) / len(run_means),
+        runs,
+        student.over_runs(runs),
+        of_texts,
+        resamples,
+        texts,
+        trainings,
+        of_heads=has_one_run and all(figure.of_heads for figure in figures),
     )
 
 
@@ -243,24 +253,20 @@ def over_tests(figures: Sequence[Estimate]) -> Estimate:
     """Return the mean over test sets. Runs and resamples are averaged over the test sets, because
     run k is the same model on all test sets, and resample b contains the same texts of test sets
     that are translations of one another."""
-    counts = {len(figure.runs) for figure in figures}
     runs: tuple[float, ...] = ()
-    if len(counts) == 1:
-        runs = tuple(
-            sum(values) / len(figures)
-            for values in zip(*(figure.runs for figure in figures), strict=True)
-        )
+    if len({len(figure.runs) for figure in figures}) == 1:
+        by_run = zip(*(figure.runs for figure in figures), strict=True)
+        runs = tuple(sum(values) / len(figures) for values in by_run)
         of_runs = student.over_runs(runs)
-    else:
+    else:  # the test sets were scored with different models, so their runs are independent
         variance, df = student.total([figure.of_runs for figure in figures])
         of_runs = variance / len(figures) ** 2, df
     of_texts, resamples, texts = _mean_over_texts(figures)
-    fewest = min(
-        (figure for figure in figures if figure.trainings),
-        key=lambda figure: figure.trainings,
-        default=None,
-    )
-    trainings, of_heads = (0, False) if fewest is None else (fewest.trainings, fewest.of_heads)
+    trainings, of_heads = 0, False
+    trained = [figure for figure in figures if figure.trainings]
+    if trained:
+        fewest = min(trained, key=lambda figure: figure.trainings)
+        trainings, of_heads = fewest.trainings, fewest.of_heads
     mean = sum(figure.value for figure in figures) / len(figures)
     return Estimate(mean, runs, of_runs, of_texts, resamples, texts, trainings, of_heads)
 
@@ -272,14 +278,14 @@ def _mean_over_texts(
     estimates. Without resamples, test sets are treated as independent, and estimates on the same
     test set (`same`) as fully correlated."""
     texts = min(figure.texts for figure in figures)
-    drawn = [figure.resamples for figure in figures if figure.resamples is not None]
-    if len(drawn) == len(figures):
-        most = min(map(len, drawn))
-        resamples = np.mean([own[:most] for own in drawn], axis=0)
+    known = [figure.resamples for figure in figures if figure.resamples is not None]
+    if len(known) == len(figures):
+        n = min(map(len, known))
+        resamples = np.mean([values[:n] for values in known], axis=0)
         return student.over_resamples(resamples, texts), resamples, texts
     if same:
-        spread = sum(math.sqrt(figure.of_texts[0]) for figure in figures) / len(figures)
-        return (spread**2, min(figure.of_texts[1] for figure in figures)), None, texts
+        sd = sum(math.sqrt(figure.of_texts[0]) for figure in figures) / len(figures)
+        return (sd**2, min(figure.of_texts[1] for figure in figures)), None, texts
     variance, df = student.total([figure.of_texts for figure in figures])
     return (variance / len(figures) ** 2, df), None, texts
 
@@ -288,13 +294,12 @@ def mean_over_tests(records: Sequence[Record]) -> tuple[float, float, float]:
     """Return the mean over test sets and the ends of its 95% interval, which equal the mean if a
     variance is unknown. The records must have the same metric, and their languages must have no
     training text."""
-    value = sum(record["value"] for record in records) / len(records)
-    known = [each for each in map(estimate, records) if each is not None]
-    return (
-        (value, *over_tests(known).interval)
-        if len(known) == len(records)
-        else (value, value, value)
-    )
+    mean = sum(record["value"] for record in records) / len(records)
+    estimates = [known for known in map(estimate, records) if known is not None]
+    if len(estimates) < len(records):
+        return mean, mean, mean
+    low, high = over_tests(estimates).interval
+    return mean, low, high
 
 
 class TooFew(NamedTuple):
@@ -314,12 +319,12 @@ def too_few(*figures: Estimate | None) -> list[TooFew]:
     """Return a `TooFew` for each kind of training (of encoders, of task heads) with too few runs
     for a significance test.
     """
-    found = {
-        TooFew(each.of_heads, each.trainings)
-        for each in figures
-        if each is not None and 0 < each.trainings < FEWEST
+    few = {
+        TooFew(figure.of_heads, figure.trainings)
+        for figure in figures
+        if figure is not None and 0 < figure.trainings < FEWEST
     }
-    return sorted(found)
+    return sorted(few)
 
 
 def cannot_be_shown(few: Iterable[TooFew]) -> str:
@@ -363,13 +368,13 @@ def p_value(one: Estimate, other: Estimate) -> float:
     gap = one.value - other.value
     if abs(gap) < 1e-12:
         return 1.0
-    texts, of_texts = min(one.texts, other.texts), _gap_over_texts(one, other)
+    texts = min(one.texts, other.texts)
+    variance, df = _gap_over_texts(one, other)
     if texts:
-        of_texts = (
-            max(of_texts[0], (2 * gap / (texts + 1)) ** 2),
-            min(of_texts[1], max(1, texts - 1)),
-        )
-    return student.probability(gap, student.total([one.of_runs, other.of_runs]), of_texts)
+        variance = max(variance, (2 * gap / (texts + 1)) ** 2)
+        df = min(df, max(1, texts - 1))
+    of_runs = student.total([one.of_runs, other.of_runs])
+    return student.probability(gap, of_runs, (variance, df))
 
 
 def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
@@ -378,13 +383,12 @@ def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
     """
     if one.resamples is None or other.resamples is None:
         return student.total([one.of_texts, other.of_texts])
-    most = min(len(one.resamples), len(other.resamples))
-    return student.over_resamples(
-        one.resamples[:most] - other.resamples[:most], min(one.texts, other.texts)
-    )
+    n = min(len(one.resamples), len(other.resamples))
+    gaps = one.resamples[:n] - other.resamples[:n]
+    return student.over_resamples(gaps, min(one.texts, other.texts))
 
 
-def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> dict[K, float]:
+def holm(p_values: Mapping[K, float], weights: Mapping[K, float] | None = None) -> dict[K, float]:
     """Correct p-values for the number of comparisons, which may be dependent (Holm 1979; see §4 for
     weights).
 
@@ -392,13 +396,17 @@ def holm(found: Mapping[K, float], weights: Mapping[K, float] | None = None) -> 
         weights: relative share of the error rate assigned to each comparison; default: equal
             shares.
     """
-    given = {key: 1.0 if weights is None else weights[key] for key in found}
-    left, highest = sum(given.values()), 0.0
+    if weights is None:
+        weights = dict.fromkeys(p_values, 1.0)
+    # total weight of the comparisons that are not yet corrected
+    remaining = sum(weights[key] for key in p_values)
+    highest = 0.0
     corrected = {}
-    for key in sorted(found, key=lambda key: found[key] / given[key]):
-        highest = max(highest, min(1.0, found[key] * left / given[key]))
+    for key in sorted(p_values, key=lambda key: p_values[key] / weights[key]):
+        # A corrected p-value must not be below those of clearer differences.
+        highest = max(highest, min(1.0, p_values[key] * remaining / weights[key]))
         corrected[key] = highest
-        left -= given[key]
+        remaining -= weights[key]
     return corrected
 
 
@@ -419,7 +427,8 @@ def above_all(figures: Mapping[K, Estimate], *, lower: bool) -> tuple[K, float] 
         return None
     sign = -1 if lower else 1
     best = max(figures, key=lambda key: sign * figures[key].value)
-    return best, max(p_value(figures[best], other) for key, other in figures.items() if key != best)
+    others = [figure for key, figure in figures.items() if key != best]
+    return best, max(p_value(figures[best], other) for other in others)
 
 
 def rule(comparisons: int) -> str:

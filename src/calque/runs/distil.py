@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +16,18 @@ from calque.corpora.languages import best_match
 from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.input_texts import Say, Words
-from calque.runs.align import Aligned, save_result
+from calque.runs.align import Aligned, leave
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.settings import DistilSettings, named_pairs
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.encoders.sentence_vectors import SentencePooling
+    from calque.text import ParallelCorpus, Sentences
 
 
 def distil(
-    how: DistilSettings,
+    settings: DistilSettings,
     *,
     options: Mapping[str, Any] | None = None,
     progress: bool = False,
@@ -36,7 +37,7 @@ def distil(
     teacher's language and for their translations.
 
     Args:
-        how: settings. Texts are split at spaces. `out` is written only when the result is complete.
+        settings: texts are split at spaces. `out` is written only when the result is complete.
             Later calls resume training.
         options: keyword arguments of `Distillation`.
 
@@ -51,89 +52,108 @@ def distil(
     from calque.encoders.sentence_store import TeacherVectors
     from calque.encoders.sentence_vectors import SentencePooling
 
-    check(how.out, overwrite=how.overwrite)
-    texts, langs = named_pairs(how.train or (), how.langs or ())
-    if not texts and not how.text:
+    check(settings.out, overwrite=settings.overwrite)
+    paths, langs = named_pairs(settings.train or (), settings.langs or ())
+    if not paths and not settings.text:
         raise SettingError(
             "no training text was given; add parallel texts, or text in the teacher's language "
             "(--text)"
         )
-    if how.towards is None and not langs:
+    if settings.towards is None and not langs:
         raise SettingError("--langs is missing; give the languages of the text, e.g. --langs en de")
-    towards = how.towards or langs[0][0]
-    method = Distillation(towards=towards, seed=how.seed, **dict(options or {}))
-    known = load_encoder(how.teacher)
-    teaching = teacher_vector(known, how.teacher_pooling, how.teacher_prompt)
-    corpora = (
-        Words(pretokenized=True, limit=how.limit, format=how.format).read_all(texts, langs)
-        if texts
-        else []
+    towards = settings.towards or langs[0][0]
+    method = Distillation(towards=towards, seed=settings.seed, **dict(options or {}))
+    teacher = load_encoder(settings.teacher)
+    teacher_pooling = teacher_vector(teacher, settings.teacher_pooling, settings.teacher_prompt)
+    corpora, texts = _training_texts(settings, paths, langs, towards)
+    student: Any = load_encoder(
+        settings.student, layer=settings.layer, max_length=settings.max_length
     )
-    for path, corpus in zip(texts, corpora, strict=True):
+    pooling = student_pooling(student, settings.sentence_pooling)
+    with writing(settings.out, overwrite=settings.overwrite) as folder:
+        training = folder / TRAINING
+        vectors = training / "teacher" if settings.vectors is None else settings.vectors
+        store = TeacherVectors(vectors, teacher, teacher_pooling, counts=training / "teacher.json")
+        started = time.perf_counter()
+        if settings.static:
+            sides: list[Sentences] = []
+            for corpus in corpora:
+                sides += [corpus.source, corpus.target]
+            student = static_student(
+                student.tokenizer,
+                store,
+                [*sides, *texts],
+                lang=towards,
+                name=settings.out.name,
+                unit=teacher_pooling.unit_length,
+                progress=progress,
+            )
+            pooling = SentencePooling.of(student)
+        n_pairs, n_sentences = sum(map(len, corpora)), sum(map(len, texts))
+        say(f"distil: {n_pairs:,} sentence pairs, {n_sentences:,} sentences in {towards}")
+        run = Run(training, settings.checkpoint_every, progress)
+        distilled = method.distil(student, pooling, store, corpora, texts, run)
+        record = {
+            **distilled.record,
+            "method": "distillation",
+            "towards": towards,
+            "teacher": teacher.name,
+            "teacher_fingerprint": teacher.fingerprint,
+            "texts": [
+                *(
+                    {
+                        "path": name_of(path),
+                        "langs": list(corpus.langs),
+                        "sentence_pairs": len(corpus),
+                    }
+                    for path, corpus in zip(paths, corpora, strict=True)
+                ),
+                *(
+                    {"path": Path(path).name, "langs": [towards], "sentences": len(text)}
+                    for path, text in zip(settings.text or (), texts, strict=True)
+                ),
+            ],
+            "teacher_vectors": {"computed": store.computed, "kept": len(store)},
+            "seconds": {"method": round(time.perf_counter() - started, 2)},
+        }
+        with tempfile.TemporaryDirectory() as modules:
+            if not settings.static:
+                distilled.write_modules(Path(modules))
+            leave(distilled.encoder, folder, student, record, place=settings.student)
+    if is_first() and not settings.static:
+        distilled.encoder.modules = settings.out
+    return Aligned(distilled.encoder, settings.out, record)
+
+
+def _training_texts(
+    settings: DistilSettings,
+    paths: Sequence[str],
+    langs: Sequence[tuple[str, str]],
+    towards: str,
+) -> tuple[list[ParallelCorpus], list[Sentences]]:
+    """Read the parallel texts, and the further texts in the teacher's language."""
+    corpora: list[ParallelCorpus] = []
+    if paths:
+        words = Words(pretokenized=True, limit=settings.limit, format=settings.format)
+        corpora = words.read_all(paths, langs)
+    for path, corpus in zip(paths, corpora, strict=True):
         if best_match(towards, corpus.langs) is None:
             fact = (
                 f"{path} is in {corpus.langs[0]} and {corpus.langs[1]}, but the teacher's language "
                 f"is {towards}"
             )
             raise SettingError(f"{fact}; give the teacher's language with --towards")
-    more = [
+    texts = [
         read_sentences(
-            path, lang=towards, format=how.text_format, pretokenized=True, limit=how.limit
+            path,
+            lang=towards,
+            format=settings.text_format,
+            pretokenized=True,
+            limit=settings.limit,
         )
-        for path in how.text or ()
+        for path in settings.text or ()
     ]
-    load: dict[str, Any] = {"layer": how.layer, "max_length": how.max_length}
-    learner: Any = load_encoder(
-        how.student, **{name: value for name, value in load.items() if value is not None}
-    )
-    pooling = student_pooling(learner, how.sentence_pooling)
-    with writing(how.out, overwrite=how.overwrite) as folder:
-        place = folder / TRAINING / "teacher" if how.vectors is None else how.vectors
-        store = TeacherVectors(place, known, teaching, counts=folder / TRAINING / "teacher.json")
-        started = time.perf_counter()
-        if how.static:
-            sides = [side for corpus in corpora for side in (corpus.source, corpus.target)]
-            unit = teaching.unit_length
-            learner = static_student(
-                learner.tokenizer,
-                store,
-                [*sides, *more],
-                lang=towards,
-                name=how.out.name,
-                unit=unit,
-                progress=progress,
-            )
-            pooling = SentencePooling.of(learner)
-        say(
-            f"distil: {sum(map(len, corpora)):,} sentence pairs, {sum(map(len, more)):,} sentences "
-            f"in {towards}"
-        )
-        running = Run(folder / TRAINING, how.checkpoint_every, progress)
-        found = method.distil(learner, pooling, store, corpora, more, running)
-        rows: list[dict[str, Any]] = []
-        for path, corpus in zip(texts, corpora, strict=True):
-            rows.append(
-                {"path": name_of(path), "langs": list(corpus.langs), "sentence_pairs": len(corpus)}
-            )
-        for path, text in zip(how.text or (), more, strict=True):
-            rows.append({"path": Path(path).name, "langs": [towards], "sentences": len(text)})
-        record = {
-            **found.record,
-            "method": "distillation",
-            "towards": towards,
-            "teacher": known.name,
-            "teacher_fingerprint": known.fingerprint,
-            "texts": rows,
-            "teacher_vectors": {"computed": store.computed, "kept": len(store)},
-            "seconds": {"method": round(time.perf_counter() - started, 2)},
-        }
-        with tempfile.TemporaryDirectory() as modules:
-            if not how.static:
-                found.write_modules(Path(modules))
-            save_result(found.encoder, folder, learner, record, place=how.student)
-    if is_first() and not how.static:
-        found.encoder.modules = how.out
-    return Aligned(found.encoder, how.out, record)
+    return corpora, texts
 
 
 def teacher_vector(
@@ -148,11 +168,10 @@ def teacher_vector(
     from calque.encoders.sentence_vectors import SentencePooling
     from calque.encoders.subword_vectors import SubwordVectors
 
-    if (
-        name is None
-        and not isinstance(encoder, SubwordVectors)
-        and getattr(encoder, "modules", None) is None
-    ):
+    has_pooling = (
+        isinstance(encoder, SubwordVectors) or getattr(encoder, "modules", None) is not None
+    )
+    if name is None and not has_pooling:
         fact = (
             f"the teacher {encoder.name} has no saved sentence pooling, unlike a "
             "sentence-transformers folder"

@@ -37,10 +37,14 @@ def alignment_of(encoder: str, load: Mapping[str, Any] | None = None) -> dict[st
     record = read_run(encoder)
     if not {"method", "encoder", "encoder_fingerprint"} <= record.keys():
         return None
-    random = record.get("schedule") or record.get("settings") or {}
-    before = {"base": record["encoder"], "base_fingerprint": record["encoder_fingerprint"]}
-    setting = _hash_of_setting(record, load or {})
-    return {"method": record["method"], "seed": random.get("seed"), "setting": setting, **before}
+    training = record.get("schedule") or record.get("settings") or {}
+    return {
+        "method": record["method"],
+        "seed": training.get("seed"),
+        "setting": _hash_of_setting(record, load or {}),
+        "base": record["encoder"],
+        "base_fingerprint": record["encoder_fingerprint"],
+    }
 
 
 #: keys of the record of an alignment that determine the result, together with the seeds
@@ -61,14 +65,14 @@ def _hash_of_setting(record: Mapping[str, Any], load: Mapping[str, Any]) -> str:
     training.
     """
     settings: dict[str, Any] = {name: _without_results(record.get(name)) for name in _OF_SETTING}
-    known = ("path", "langs", "sentence_pairs", "sentences", "entries")
-    settings["texts"] = [
-        {name: text.get(name) for name in known} for text in record.get("texts", ())
-    ]
+    settings["texts"] = []
+    for text in record.get("texts", ()):
+        names = ("path", "langs", "sentence_pairs", "sentences", "entries")
+        settings["texts"].append({name: text.get(name) for name in names})
+    # The device does not change the vectors.
     settings["load"] = {name: value for name, value in load.items() if name != "device"}
-    return hashlib.blake2b(
-        json_text(settings, sort_keys=True, default=str).encode(), digest_size=8
-    ).hexdigest()
+    text = json_text(settings, sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def _without_results(value: Any) -> Any:
@@ -76,7 +80,9 @@ def _without_results(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     return {
-        name: _without_results(each) for name, each in value.items() if name not in ("seed", "fits")
+        name: _without_results(inner)
+        for name, inner in value.items()
+        if name not in ("seed", "fits")
     }
 
 
@@ -156,7 +162,7 @@ def evaluate_each(
             _layers_of(encoder, tasks, layers, load, progress=progress) for encoder in encoders
         ]
         then(findings)
-        return [[finding.score for finding in each] for each in findings]
+        return [[finding.score for finding in of_encoder] for of_encoder in findings]
     scores = []
     with _resumable(tasks, out):
         for encoder in encoders:
@@ -179,13 +185,11 @@ def _layers_of(
     from calque.encoders.layers import DefaultLayerWarning
 
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", DefaultLayerWarning
-        )  # irrelevant, because the default layer is not used
+        # irrelevant, because the default layer is not used
+        warnings.simplefilter("ignore", DefaultLayerWarning)
         loaded = load_encoder(encoder, **dict(load or {}))
-    return compare_layers(
-        tasks, loaded, layers, {"aligned": alignment_of(encoder, load)}, progress=progress
-    )
+    about = {"aligned": alignment_of(encoder, load)}
+    return compare_layers(tasks, loaded, layers, about, progress=progress)
 
 
 def _say_of(encoder: str, say: Say, line: str) -> None:
@@ -205,16 +209,14 @@ def _scores_of(
     from calque.encoders import load_encoder
 
     loaded, aligned = load_encoder(encoder, **dict(load or {})), alignment_of(encoder, load)
-    reporting = (
-        TASKS[name].reporting if is_path(name) else None
-    )  # reports look up the tasks of the table by name
+    # Reports look up the tasks of the table by name; the declarations of other tasks are stored.
+    reporting = TASKS[name].reporting if is_path(name) else None
     scores: list[Score] = []
     for task in tasks:
-        found = task.evaluate(loaded, progress=progress)
-        of_task = [
-            replace(score.about(**task.notes, aligned=aligned), reporting=reporting)
-            for score in found
-        ]
+        of_task = []
+        for score in task.evaluate(loaded, progress=progress):
+            described = score.about(**task.notes, aligned=aligned)
+            of_task.append(replace(described, reporting=reporting))
         for line in task.news(of_task):
             say(line)
         scores += of_task
@@ -226,20 +228,19 @@ def _resumable(tasks: Sequence[Any], out: Path | None) -> Iterator[None]:
     """Keep checkpoints of trained task heads in the folder of `out` until all scores are
     computed.
     """
-    trained = [
-        each for task in tasks if hasattr(each := getattr(task, "task", task), "checkpoints")
-    ]
+    heads = [getattr(task, "task", task) for task in tasks]
+    trained = [head for head in heads if hasattr(head, "checkpoints")]
     if out is None or not trained or not is_first():
         yield
         return
     place = part_of(Path(out), "training")
     folder = temporary_folder(place, Path(out))
-    for each in trained:
-        each.checkpoints = folder
+    for head in trained:
+        head.checkpoints = folder
     try:
         yield
     except BaseException:
-        if not any(place.rglob("checkpoint.pt")):
+        if not any(place.rglob("checkpoint.pt")):  # there is nothing to resume from
             remove(place)
         raise
     remove(place)
