@@ -230,7 +230,7 @@ def _of_encoder(
             vectors.append(layers[encoder.layer])
         else:
             vectors.append(encoder.encode(text, progress=progress))
-    view = questions.ask(name, *vectors, about)
+    view = questions.ask(name, vectors[0], vectors[1], about)
     views = {}
     for layer in by_layer[0]:
         if layer == encoder.layer:

@@ -35,24 +35,18 @@ def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     A score replaces an earlier score for the same question. In the card, only calque's block of
     scores is replaced.
     """
-    with locked(
-        folder / RUN_FILE, wait=True
-    ):  # the file is read, changed and written under one lock
-        _add_scores(folder / RUN_FILE, scores)
-
-
-def _add_scores(path: Path, scores: list[dict[str, Any]]) -> None:
-    record = read_run(path.parent) if path.exists() else environment()
-    bare = [
-        {name: value for name, value in score.items() if name != "resamples"} for score in scores
-    ]
-    found = {_question(score): score for score in (*recorded_scores(record, path), *bare)}
-    record["scores"] = list(found.values())
-    write_text(path, json_text(record, indent=2, default=str, ensure_ascii=False) + "\n")
-    card = path.with_name(CARD_FILE)
-    write_card_text(
-        card, with_scores(read_card(card), f"{SCORES_HEADING}\n\n{_table(record['scores'])}")
-    )
+    path = folder / RUN_FILE
+    with locked(path, wait=True):  # the file is read, changed and written under one lock
+        record = read_run(folder) if path.exists() else environment()
+        by_question = {_question(score): score for score in recorded_scores(record, path)}
+        for score in scores:
+            stored = {name: value for name, value in score.items() if name != "resamples"}
+            by_question[_question(stored)] = stored
+        record["scores"] = list(by_question.values())
+        write_text(path, json_text(record, indent=2, default=str, ensure_ascii=False) + "\n")
+        card = folder / CARD_FILE
+        block = f"{SCORES_HEADING}\n\n{_table(record['scores'])}"
+        write_card_text(card, with_scores(read_card(card), block))
 
 
 def recorded_scores(record: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
@@ -95,18 +89,22 @@ def _table(scores: Sequence[dict[str, Any]]) -> str:
     """Return a Markdown table of scores, with a last column for the settings that distinguish rows
     of the same test.
     """
-    rows = [
-        f"| {s['task']} | {s['metric']} | {s['data']} | {'-'.join(s['languages'])} | "
-        f"{_shown(s['value'])}{_doubts(s)} "
-        f"| {_shown(s['low'])} – {_shown(s['high'])} | {_count(s.get('n'))} |"
-        for s in scores
-    ]
     head, rule = f"{TABLE_START} value | 95% interval | n |", "|---|---|---|---|---:|---|---:|"
+    rows = [_row(score) for score in scores]
     differing = [_differing(score, scores) for score in scores]
     if any(differing):
         head, rule = f"{head} settings |", f"{rule}---|"
-        rows = [f"{row} {text} |" for row, text in zip(rows, differing, strict=True)]
+        rows = [f"{row} {settings} |" for row, settings in zip(rows, differing, strict=True)]
     return "\n".join([head, rule, *rows])
+
+
+def _row(score: dict[str, Any]) -> str:
+    langs = "-".join(score["languages"])
+    value = f"{_shown(score['value'])}{_doubts(score)}"
+    interval = f"{_shown(score['low'])} – {_shown(score['high'])}"
+    n = "" if score.get("n") is None else f"{score['n']:,}"
+    cells = (score["task"], score["metric"], score["data"], langs, value, interval, n)
+    return f"| {' | '.join(cells)} |"
 
 
 def _doubts(score: dict[str, Any]) -> str:
@@ -118,19 +116,18 @@ def _differing(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> str:
     """Return the settings in which a score differs from another score of the same metric on the
     same test set.
     """
-    own = _defining(score)
-    others = [_defining(each) for each in scores if test_of(each) == test_of(score)]
-    names = [name for name in own if any(each.get(name) != own[name] for each in others)]
-    return ", ".join(f"{name}: {own[name]}" for name in names).replace("|", "\\|")
+    settings = _defining(score)
+    others = [_defining(other) for other in scores if test_of(other) == test_of(score)]
+    texts = []
+    for name, value in settings.items():
+        if any(other.get(name) != value for other in others):
+            texts.append(f"{name}: {value}")
+    return ", ".join(texts).replace("|", "\\|")
 
 
 def _shown(value: float | None) -> str:
     """Format a value; return an empty string if the value is missing."""
     return "" if value is None else f"{value:.4f}"
-
-
-def _count(n: int | None) -> str:
-    return "" if n is None else f"{n:,}"
 
 
 # -- scores on held-out text
@@ -139,19 +136,3 @@ def scores_of(held_out: Sequence[HeldOutScore], *, seed: int = 0) -> list[Score]
     """Return a score with a confidence interval over sentences for each metric that has counts for
     at least one sentence.
     """
-    found = []
-    for each in held_out:
-        if n := len(each.counts):
-            found.append(
-                measure(each.counts, each.statistic).score(
-                    task=each.table,
-                    data=f"held out, {each.model}",
-                    languages=each.langs,
-                    metric=each.metric,
-                    n=n,
-                    seed=seed,
-                    settings={"model": each.model, "sentences": n},
-                    percent=each.percent,
-                )
-            )
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +99,13 @@ def demo(
 
 
 def _demo(
-    base: Any, encoder: str, folder: Path, langs: Sequence[str], seed: int, progress: bool, say: Say
+    base: Encoder,
+    encoder: str,
+    folder: Path,
+    langs: Sequence[str],
+    seed: int,
+    progress: bool,
+    say: Say,
 ) -> list[dict[str, Any]]:
     began = time.perf_counter()
     say(f"linking the words of {len(langs)} languages")
@@ -108,48 +114,36 @@ def _demo(
         for lang in bar(langs, unit="language", title="link words", show=progress)
     }
     _write(folder / "text", texts)
-    records, seconds = [], {}
-
-    def add(method: str, scores: Iterable[Score], trained: bool = False) -> None:
-        order = {metric: number for number, metric in enumerate(_SHOWN)}
-        about = {"method": method, "training_seed": seed if trained else None}
-        chosen = sorted(
-            (score for score in scores if score.metric in order),
-            key=lambda score: order[score.metric],
-        )
-        records.extend({**about, **score.to_dict()} for score in chosen)
-
-    def measured(method: str, encoder: Encoder) -> Iterator[Score]:
-        for text in bar(texts.values(), unit="language", title=f"measure {method}", show=progress):
-            yield from text.scores(method, encoder)
-        yield next(iter(texts.values())).english()  # all languages have the same English sentences
-
-    add("base", measured("base", base))
+    records = _records("base", _measure("base", base, texts, progress), None)
+    seconds: dict[str, float] = {}
     data = LinkedText(
         tuple(text.train for text in texts.values()), tuple(text.links for text in texts.values())
     )
-    for method, options in METHODS.items():
-        started, trains = time.perf_counter(), ALL_METHODS[method].trains
-        say(f"{method}: {sum(map(len, data.corpora)):,} sentence pairs in {len(langs)} languages")
-        made = make_method(method, "en", {**options, **({"seed": seed} if trains else {})})
-        aligned = made.fit(base, data, Run(folder / TRAINING / method, progress=progress)).encoder
-        aligned.save(folder / method)
-        add(method, measured(method, aligned), trains)
-        seconds[method] = round(time.perf_counter() - started, 1)
-        say(f"{method}: {seconds[method]:.0f} s")
-    add("statistical aligner", (text.aligner for text in texts.values()))
-    write_text(
-        folder / "results.jsonl",
-        "".join(json_text(each, ensure_ascii=False) + "\n" for each in records),
-    )
-    findings = [
-        finding.to_json() + "\n" for each in texts.values() for finding in each.findings(seed)
-    ]
+    n_pairs = sum(map(len, data.corpora))
+    for name, options in METHODS.items():
+        started = time.perf_counter()
+        say(f"{name}: {n_pairs:,} sentence pairs in {len(langs)} languages")
+        method_seed = seed if ALL_METHODS[name].trains else None
+        if method_seed is not None:
+            options = {**options, "seed": method_seed}
+        method = make_method(name, "en", options)
+        run = Run(folder / TRAINING / name, progress=progress)
+        aligned = method.fit(base, data, run).encoder
+        aligned.save(folder / name)
+        records += _records(name, _measure(name, aligned, texts, progress), method_seed)
+        seconds[name] = round(time.perf_counter() - started, 1)
+        say(f"{name}: {seconds[name]:.0f} s")
+    records += _records("statistical aligner", [text.aligner for text in texts.values()], None)
+    results = [json_text(record, ensure_ascii=False) + "\n" for record in records]
+    write_text(folder / "results.jsonl", "".join(results))
+    findings: list[str] = []
+    for text in texts.values():
+        findings += [finding.to_json() + "\n" for finding in text.findings(seed)]
     write_text(folder / "analyses.jsonl", "".join(findings))
-    chosen = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
+    languages = "" if tuple(langs) == LANGUAGES else f" --languages {','.join(langs)}"
     record = {
         **environment(),
-        "command": f"calque demo --encoder {encoder}{chosen} --seed {seed}",
+        "command": f"calque demo --encoder {encoder}{languages} --seed {seed}",
         "encoder": base.name,
         "encoder_fingerprint": base.fingerprint,
         "encoder_precision": base.precision,
@@ -171,6 +165,29 @@ def _demo(
     return records
 
 
+def _measure(
+    name: str, encoder: Encoder, texts: Mapping[str, _Text], progress: bool
+) -> list[Score]:
+    """Return the scores of an encoder on all texts."""
+    scores: list[Score] = []
+    for text in bar(texts.values(), unit="language", title=f"measure {name}", show=progress):
+        scores += text.scores(name, encoder)
+    # All languages have the same English sentences.
+    scores.append(next(iter(texts.values())).english())
+    return scores
+
+
+def _records(
+    method: str, scores: Iterable[Score], training_seed: int | None
+) -> list[dict[str, Any]]:
+    """Return the records of the scores that the demo shows, in the order of its tables."""
+    metrics = list(_SHOWN)
+    shown = [score for score in scores if score.metric in metrics]
+    shown.sort(key=lambda score: metrics.index(score.metric))
+    about = {"method": method, "training_seed": training_seed}
+    return [{**about, **score.to_dict()} for score in shown]
+
+
 class _Text:
     """Sample text for one language, its word links, and the retrieval results of every encoder on
     its test part.
@@ -181,20 +198,21 @@ class _Text:
         from calque.tasks import WordAlignment, WordRetrieval
         from calque.wordalign import align_words
 
-        self.train, self.test, self.gold = (
-            sample_text(lang, "train"),
-            sample_text(lang, "test"),
-            sample_links(lang),
-        )
+        self.train, self.test = sample_text(lang, "train"), sample_text(lang, "test")
+        self.gold = sample_links(lang)
         # The aligner is trained on both training and test text, because the sample is small. It
         # does not use gold links.
-        how = {"symmetrize": "one-to-one", "seed": seed}
-        self.links = align_words(self.train, extra=self.test, **how)
-        tested = align_words(self.test, extra=self.train, **how)
-        every_third = tested.take(np.arange(1, len(self.test), 3))
-        self.aligner = WordAlignment(*self.gold, data="sample", seed=seed).score(every_third)[0]
-        seen = {"train": self.train, "train_pairs": self.links}
-        self.questions = Questions(WordRetrieval(self.test, tested, data="sample", **seen))
+        settings = {"symmetrize": "one-to-one", "seed": seed}
+        self.links = align_words(self.train, extra=self.test, **settings)
+        test_links = align_words(self.test, extra=self.train, **settings)
+        # Every third sentence of the test text has gold links.
+        gold_sentences = test_links.take(np.arange(1, len(self.test), 3))
+        task = WordAlignment(*self.gold, data="sample", seed=seed)
+        self.aligner = task.score(gold_sentences)[0]
+        retrieval = WordRetrieval(
+            self.test, test_links, data="sample", train=self.train, train_pairs=self.links
+        )
+        self.questions = Questions(retrieval)
         self.views: list[View] = []
 
     def scores(self, name: str, encoder: Encoder) -> list[Score]:
@@ -208,81 +226,5 @@ class _Text:
         about = {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
         view = self.questions.ask(name, source, target, about)
         self.views.append(view)
-        found = task.evaluate_embeddings(source, target, about=about, retrieved=view.answers)
-        return [*found, WordAlignment(*self.gold, data="sample").evaluate(encoder)[0]]
-
-    def english(self) -> Score:
-        """Return the same-language consistency of English words for the encoder that was measured
-        last.
-        """
-        from calque.tasks.consistency import Consistency
-
-        view, task = self.views[-1], Consistency(self.questions.corpus.source, data="sample")
-        return task.evaluate_embeddings(view.source, about=view.about)[0]
-
-    def findings(self, seed: int) -> Iterator[Finding]:
-        """Return the results of all analyses that need no tags, layers or further text."""
-        from calque.analyses.groups import accuracies, by_length, by_rank
-        from calque.analyses.space import hubness, language
-        from calque.analyses.words import examples, points
-
-        for analysis, groups in (
-            ("rank", by_rank(self.questions)),
-            ("length", by_length(self.questions)),
-        ):
-            for view in self.views:
-                yield from accuracies(analysis, self.questions, view, groups)
-        for view in self.views:
-            yield from hubness(self.questions, view)
-            yield from language(self.questions, view, seed=seed)
-        yield from examples(self.questions, self.views, forms=2)
-        yield from points(self.questions, self.views, pairs=80, projection="pca", seed=seed)
-
-
-def _write(folder: Path, texts: dict[str, _Text]) -> None:
-    """Write the text as files, for commands such as `calque align demo/text/de.train.tsv --langs en
-    de …`.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    for lang, text in texts.items():
-        for part, corpus in (("train", text.train), ("test", text.test)):
-            lines = [
-                f"{' '.join(source.words)}\t{' '.join(target.words)}\n" for source, target in corpus
-            ]
-            (folder / f"{lang}.{part}.tsv").write_text("".join(lines), encoding="utf-8")
-
-
-def table(records: Sequence[dict[str, Any]]) -> str:
-    """Format the scores (%) of every method and language, in one table for each metric in
-    `_SHOWN`.
-    """
-    blocks = []
-    for metric, (title, best) in _SHOWN.items():
-        rows: dict[str, list[dict[str, Any]]] = {}
-        for record in records:
-            if record["metric"] == metric:
-                rows.setdefault(record["method"], []).append(record)
-        langs = [record["languages"][-1] for record in next(iter(rows.values()))]
-        several, values = (
-            len(langs) > 1,
-            {method: mean_over_tests(scores) for method, scores in rows.items()},
-        )
-        top = best(values, key=lambda name: values[name][0])
-        lines = [
-            title,
-            f"{'':20}"
-            + "".join(f"{lang:>7}" for lang in langs)
-            + several * "   mean"
-            + "  95% interval",
-        ]
-        for method, (value, low, high) in values.items():
-            cells = (
-                "".join(f"{100 * score['value']:7.1f}" for score in rows[method])
-                + several * f"{100 * value:7.1f}"
-            )
-            lines.append(
-                f"{method:20}{cells}  {100 * low:.1f} – "
-                f"{100 * high:.1f}{' *' if method == top else ''}"
-            )
-        blocks.append("\n".join(lines))
-    return "\n\n".join(blocks)
+        scores = task.evaluate_embeddings(source, target, about=about, retrieved=view.answers)
+        return [*scores, WordAlignment(*self.gold, data="sample").evaluate(encoder)[0]]

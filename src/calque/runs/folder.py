@@ -87,29 +87,31 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
             "the name must be UTF-8, which libraries that write weights require; choose another",
             path=out,
         )
-    if out.exists() and not out.is_dir():
+    if not out.exists():
+        return
+    if not out.is_dir():
         raise InputError("must be a folder, but it is a file", path=out)
-    if out.is_dir() and (os.path.ismount(out) or out.samefile(os.curdir)):
+    if os.path.ismount(out) or out.samefile(os.curdir):
         raise InputError(
             "is a mount point or the current folder, which cannot be replaced; use a subfolder",
             path=out,
         )
-    if not out.is_dir() or not (found := sorted(_contents(out))):
+    names = sorted(_contents(out))
+    if not names:
         return
-    if foreign := _foreign(out, found):
-        several = ", ".join(foreign[:5]) + (
-            f" and {len(foreign) - 5} more" if len(foreign) > 5 else ""
-        )
+    foreign = _foreign(out, names)
+    if foreign:
+        shown = ", ".join(foreign[:5])
+        if len(foreign) > 5:
+            shown += f" and {len(foreign) - 5} more"
         raise InputError(
-            f"contains files that calque did not write ({several}); choose an empty folder",
-            path=out,
+            f"contains files that calque did not write ({shown}); choose an empty folder", path=out
         )
-    place = storage.part_of(out.resolve())
     if overwrite:
         return
-    if (
-        place.is_dir() and not (place / NEW).is_dir()
-    ):  # left by a run that was killed after it renamed the folder
+    place = storage.part_of(out.resolve())
+    # left by a run that was killed after it renamed the folder
+    if place.is_dir() and not (place / NEW).is_dir():
         with suppress(CalqueError), locked(out):
             remove(place)
     raise SettingError(
@@ -121,10 +123,11 @@ def check_files(folder: Path, names: Iterable[str], ours: Callable[[], bool]) ->
     """Raise an error if files with the given names exist and `ours` does not confirm that calque
     wrote them.
     """
-    found = [name for name in names if (folder / name).exists()]
-    if found and not ours():
+    existing = [name for name in names if (folder / name).exists()]
+    if existing and not ours():
         raise InputError(
-            f"contains files that calque did not write ({', '.join(found)}); choose another folder",
+            f"contains files that calque did not write ({', '.join(existing)}); choose another "
+            "folder",
             path=folder,
         )
 
@@ -133,20 +136,21 @@ def _contents(out: Path) -> Iterator[str]:
     """Yield the names of files, links and empty folders below a folder, or only its direct entries
     if it has no record.
     """
-    known = _records(out)
+    has_record = bool(_records(out))
     for root, folders, files in os.walk(out):
         here = Path(root)
-        left = {name for name in (*folders, *files) if storage.is_leftover(here / name)}
-        folders[:], files = (
-            [name for name in folders if name not in left],
-            [name for name in files if name not in left],
-        )
+        n_entries = len(folders) + len(files)
+        files = [name for name in files if not storage.is_leftover(here / name)]
+        # `os.walk` visits the folders that remain in its list.
+        folders[:] = [name for name in folders if not storage.is_leftover(here / name)]
         links = [name for name in folders if (here / name).is_symlink()]
-        yield from ((here / name).relative_to(out).as_posix() for name in (*files, *links))
-        if not files and not folders and not left and here != out:
+        for name in (*files, *links):
+            yield (here / name).relative_to(out).as_posix()
+        if n_entries == 0 and here != out:
             yield f"{here.relative_to(out).as_posix()}/"
-        if not known:
-            yield from (f"{name}/" for name in folders)
+        if not has_record:
+            for name in folders:
+                yield f"{name}/"
             return
 
 
@@ -154,29 +158,39 @@ def _foreign(out: Path, names: Sequence[str]) -> list[str]:
     """Return the names of files that calque did not write, or of folders that contain only such
     files.
     """
-    lists = [record["files"] for record in _records(out) if isinstance(record.get("files"), list)]
-    listed = {name for files in lists for name in files if isinstance(name, str)}
-    listed |= {f"{folder}/" for name in listed for folder in Path(name).parents}
+    listed: set[str] = set()  # files in calque's records, and the folders that contain them
+    for record in _records(out):
+        files = record.get("files")
+        if isinstance(files, list):
+            listed.update(name for name in files if isinstance(name, str))
+    for name in tuple(listed):
+        listed.update(f"{folder}/" for folder in Path(name).parents)
     foreign = [name for name in names if name not in listed]
-    ours = {name.partition("/")[0] for name in names if name not in foreign}
-    tops = [(name, *name.partition("/")[:2]) for name in foreign]
-    return list(dict.fromkeys(name if top in ours else top + slash for name, top, slash in tops))
+    # top-level folders (or files) with at least one file that calque wrote
+    ours = {name.partition("/")[0] for name in names if name in listed}
+    shown: dict[str, None] = {}
+    for name in foreign:
+        top, slash, _ = name.partition("/")
+        shown[name if top in ours else top + slash] = None
+    return list(shown)
 
 
 def _records(out: Path) -> list[dict[str, Any]]:
     """Return the records that calque wrote to a folder."""
-    found = []
+    records = []
     for path in (out / RUN_FILE, out / ABOUT_FILE):
         with suppress(OSError, ValueError, RecursionError):
             record = json.loads(path.read_text(encoding="utf-8"))
             if isinstance(record, dict) and record.keys() & {"calque", "kind", "files"}:
-                found.append(record)
-    return found
+                records.append(record)
+    return records
 
 
 def _clear(part: Path) -> None:
     """Remove everything from a temporary folder except the data from which a run resumes."""
-    for entry in part.iterdir() if part.is_dir() else ():
+    if not part.is_dir():
+        return
+    for entry in part.iterdir():
         if entry.name != TRAINING or not any(entry.iterdir()):
             remove(entry)
 
@@ -195,16 +209,12 @@ def _publish(part: Path, out: Path) -> None:
     for file in part.rglob("*.safetensors"):
         storage.readable(file)
     keep_user_text(out, part)
-    files = [
-        file.relative_to(part).as_posix() for file in sorted(part.rglob("*")) if file.is_file()
-    ]
-    about = part / (ABOUT_FILE if ABOUT_FILE in files and RUN_FILE not in files else RUN_FILE)
+    files = {file.relative_to(part).as_posix() for file in part.rglob("*") if file.is_file()}
+    has_only_about = ABOUT_FILE in files and RUN_FILE not in files
+    about = part / (ABOUT_FILE if has_only_about else RUN_FILE)
     record = json.loads(about.read_text(encoding="utf-8")) if about.is_file() else {}
-    write_text(
-        about,
-        json_text({**record, "files": sorted({*files, about.name})}, indent=2, ensure_ascii=False)
-        + "\n",
-    )
+    record["files"] = sorted(files | {about.name})
+    write_text(about, json_text(record, indent=2, ensure_ascii=False) + "\n")
     _sync(part)
     storage.replace_folder(part, out)
 

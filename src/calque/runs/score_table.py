@@ -39,14 +39,18 @@ def table_of_encoders(by_encoder: Mapping[str, Sequence[Score]]) -> str:
                 score.settings.get("protocol"),
             )
             by_question.setdefault(question, []).append((name, score))
-    pairs = [pair for same in by_question.values() for pair in same]
-    names, scores = [name for name, _ in pairs], [score for _, score in pairs]
-    is_trained = "seeds" in scores[0].settings
-    rows = _trained_rows(scores, names) if is_trained else _plain_rows(scores, names)
-    notes = {
-        name: (_notes if is_trained else _plain_notes)(of_one)
-        for name, of_one in by_encoder.items()
-    }
+    names: list[str] = []
+    ordered: list[Score] = []
+    for answers in by_question.values():
+        for name, score in answers:
+            names.append(name)
+            ordered.append(score)
+    if "seeds" in ordered[0].settings:
+        rows = _trained_rows(ordered, names)
+        notes = {name: _notes(scores) for name, scores in by_encoder.items()}
+    else:
+        rows = _plain_rows(ordered, names)
+        notes = {name: _plain_notes(scores) for name, scores in by_encoder.items()}
     return "\n".join([*rows, "", *_merged(notes)])
 
 
@@ -54,8 +58,8 @@ def _merged(notes: Mapping[str, Sequence[str]]) -> list[str]:
     """Return the notes on the scores of several encoders. A note that concerns all encoders is
     given once; any other note follows the name of its encoder."""
     lines: dict[str, None] = {}
-    for name, own in notes.items():
-        for note in own:
+    for name, of_encoder in notes.items():
+        for note in of_encoder:
             is_common = all(note in other for other in notes.values())
             lines[note if is_common else f"{name}: {note}"] = None
     return list(lines)
@@ -66,13 +70,12 @@ def columns(rows: Sequence[Sequence[str]], right: range) -> list[str]:
     right-aligned.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.rjust(widths[i]) if i in right else cell.ljust(widths[i])
-            for i, cell in enumerate(row)
-        ).rstrip()
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        cells = []
+        for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            cells.append(cell.rjust(width) if index in right else cell.ljust(width))
+        lines.append("  ".join(cells).rstrip())
     return [lines[0], "-" * len(lines[0]), *lines[1:]]
 
 
@@ -81,22 +84,26 @@ def layer_table(findings: Sequence[Finding]) -> str:
     the best layer.
     """
     scores = [finding.score for finding in findings]
+    # The last scores are those of the best layer on the test half.
     halves = [score for score in scores if score.metric.endswith(".test-half")]
-    chosen, curve = halves[0].settings["layer"], scores[: -len(halves)]
+    curve = scores[: -len(halves)]
+    best = halves[0].settings["layer"]
     layers = dict.fromkeys(score.settings["layer"] for score in curve)
-    metrics = list(dict.fromkeys(score.metric for score in curve))
+    metrics = dict.fromkeys(score.metric for score in curve)
     lines = []
     for data, langs in dict.fromkeys((score.data, score.languages) for score in halves):
-        mine = [score for score in curve if (score.data, score.languages) == (data, langs)]
-        cells = {(score.settings["layer"], score.metric): score.shown(2)[0] for score in mine}
+        cells = {
+            (score.settings["layer"], score.metric): score.shown(2)[0]
+            for score in curve
+            if (score.data, score.languages) == (data, langs)
+        }
         rows = [("layer", *metrics)]
-        rows += [
-            (f"{'* ' if n == chosen else ''}{n}", *(cells[n, metric] for metric in metrics))
-            for n in layers
-        ]
+        for layer in layers:
+            name = f"* {layer}" if layer == best else str(layer)
+            rows.append((name, *(cells[layer, metric] for metric in metrics)))
         lines += [f"{Path(data).name} {'-'.join(langs)}", *columns(rows, range(len(rows[0]))), ""]
     lines.append(
-        f"* Layer {chosen} is best on the dev half (sentence pairs 1, 3, 5, …). On the test half "
+        f"* Layer {best} is best on the dev half (sentence pairs 1, 3, 5, …). On the test half "
         "(2, 4, 6, …):\n"
     )
     return "\n".join([*lines, _plain(halves)])
@@ -150,33 +157,34 @@ def _poolings(scores: Sequence[Score]) -> Iterator[str]:
     """
     encoders: dict[tuple[str, str], dict[str, None]] = {}
     for score in scores:
-        if pooled := score.settings.get("pooled"):
-            used = (pooled, score.settings.get("pooling_note", ""))
-            encoders.setdefault(used, {})[str(score.settings.get("encoder"))] = None
-    for (pooled, note), names in encoders.items():
+        pooling, note = score.settings.get("pooled"), score.settings.get("pooling_note", "")
+        if pooling:
+            name = str(score.settings.get("encoder"))
+            encoders.setdefault((pooling, note), {})[name] = None
+    for (pooling, note), names in encoders.items():
         whose = f" of {', '.join(names)}" if len(encoders) > 1 else ""
         reason = f", because {note}; compare only scores with the same pooling" if note else ""
-        yield f"Sentence pooling{whose}: {pooled}{reason}."
+        yield f"Sentence pooling{whose}: {pooling}{reason}."
 
 
 def _candidates(scores: Sequence[Score]) -> Iterator[str]:
     """Describe the candidates and the skipped entries of each dictionary."""
-    of_tests = {
+    settings_of_tests = {
         (score.data, score.languages): score.settings
         for score in scores
         if "candidates_from" in score.settings
     }
-    for (data, langs), about in of_tests.items():
+    origins = {"vectors": "most frequent words with a vector", "text": "words of the text"}
+    for (data, langs), settings in settings_of_tests.items():
         source, target = langs
-        words = {"vectors": "most frequent words with a vector", "text": "words of the text"}
-        kind = words.get(about["candidates_from"], "words of the dictionary")
-        yield f"Candidates: {about['candidates']:,} {kind} in {target} ({Path(data).name})."
-        if about["left_out"]:
-            entries = about["left_out"] + about["entries_tested"]
+        origin = origins.get(settings["candidates_from"], "words of the dictionary")
+        yield f"Candidates: {settings['candidates']:,} {origin} in {target} ({Path(data).name})."
+        n_left_out = settings["left_out"]
+        if n_left_out:
             yield (
-                f"{about['left_out']:,} of {entries:,} entries left out: no vector for "
-                f"{about['source_words_without_vector']:,} words in {source} and "
-                f"{about['target_words_without_vector']:,} in {target}."
+                f"{n_left_out:,} of {n_left_out + settings['entries_tested']:,} entries left out: "
+                f"no vector for {settings['source_words_without_vector']:,} words in {source} and "
+                f"{settings['target_words_without_vector']:,} in {target}."
             )
 
 
@@ -188,78 +196,83 @@ def _trained(scores: Sequence[Score]) -> str:
 def _trained_rows(scores: Sequence[Score], names: Sequence[str] = ()) -> list[str]:
     """Format one row for each test set and metric, without the F1 of each span type."""
     metrics = {score.metric for score in scores}
-    shown = [number for number, score in enumerate(scores) if not is_part(score.metric, metrics)]
-    scores, names = (
-        [scores[number] for number in shown],
-        [names[number] for number in shown if names],
-    )
     rows = [
         ("test", "language", "metric", "value", "s.d.", "95% interval", "gap", "n", "trained on")
     ]
-    for score in scores:
+    names_of_rows = []
+    for index, score in enumerate(scores):
+        if is_part(score.metric, metrics):
+            continue
         value, low, high = score.shown(1)
-        sd, gap = score.settings.get("sd"), score.settings.get("gap")
         protocol = score.settings.get("protocol", "zero-shot")
-        train = "+".join(score.languages[:-1]) + (
-            f" ({protocol})" if protocol != "zero-shot" else ""
-        )
+        training_langs = "+".join(score.languages[:-1])
+        if protocol != "zero-shot":
+            training_langs += f" ({protocol})"
         rows.append(
             (
                 score.data,
                 score.languages[-1],
                 score.metric,
                 value,
-                "" if sd is None else f"{100 * sd:.1f}",
+                _percent(score.settings.get("sd")),
                 f"{low} – {high}",
-                "" if gap is None else f"{100 * gap:.1f}",
+                _percent(score.settings.get("gap")),
                 f"{score.n:,}",
-                train,
+                training_langs,
             )
         )
-    return _columns(rows, range(3, 8), names)
+        if names:
+            names_of_rows.append(names[index])
+    return _columns(rows, range(3, 8), names_of_rows)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{100 * value:.1f}"
 
 
 def _reasons_against(scores: Sequence[Score]) -> list[str]:
     """Return a line for each reason why reports do not compare the scores, with the remedy."""
     lines: dict[str, None] = {}
     for score in scores:
-        about, protocol = score.settings, score.settings.get("protocol", "zero-shot")
-        for reason in warnings_of(about):
-            line = f"{reason[0].upper()}{reason[1:]}"
-            if protocol != "zero-shot":
-                line = f"{protocol.capitalize()}: {reason}"
-            lines[f"{line}{_remedy(reason, about)}. Reports do not compare these scores."] = None
+        protocol = score.settings.get("protocol", "zero-shot")
+        for reason in warnings_of(score.settings):
+            if protocol == "zero-shot":
+                start = f"{reason[0].upper()}{reason[1:]}"
+            else:
+                start = f"{protocol.capitalize()}: {reason}"
+            remedy = _remedy(reason, score.settings)
+            lines[f"{start}{remedy}. Reports do not compare these scores."] = None
     return list(lines)
 
 
-def _remedy(reason: str, about: Mapping[str, Any]) -> str:
+def _remedy(reason: str, settings: Mapping[str, Any]) -> str:
     """Return the number of task heads that a reason against a score concerns, and what to
     change.
     """
-    heads = about.get("converged")
-    if not heads:  # the score of a task from another package
+    converged = settings.get("converged")  # whether each head has converged
+    if not converged:  # the score of a task from another package
         return ""
     if reason == NOT_CONVERGED:
         return (
-            f" for {heads.count(False)} of {len(heads)} heads; set --epochs above "
-            f"{about['epochs']:g}"
+            f" for {converged.count(False)} of {len(converged)} heads; set --epochs above "
+            f"{settings['epochs']:g}"
         )
     return "; increase --epochs, or use more training text"
 
 
 def _notes(scores: Sequence[Score]) -> list[str]:
     """Return notes that are needed to interpret the scores."""
-    about = scores[0].settings
-    chosen = about.get("dev", "")
-    by = chosen if isinstance(chosen, str) else ", ".join(chosen)
-    leak = " (TARGET text: the scores are not zero-shot)" if about.get("select") == "target" else ""
-    n = len(about.get("seeds", ()))
+    settings = scores[0].settings
+    dev = settings.get("dev", "")
+    chosen_by = dev if isinstance(dev, str) else ", ".join(dev)
+    if settings.get("select") == "target":
+        chosen_by += " (TARGET text: the scores are not zero-shot)"
+    n = len(settings.get("seeds", ()))
+    runs = "run" if n == 1 else "runs"
+    variation = "The intervals cover the variation between training runs and between test texts."
     return [
         *_reasons_against(scores),
-        f"{about.get('features')} features, head {about.get('head')}, mean of {n} "
-        f"{'run' if n == 1 else 'runs'}; "
-        f"epoch chosen by {by}{leak}",
-        "The intervals cover the variation between training runs and between test texts."
-        if n > 1
-        else ONE_RUN,
+        f"{settings.get('features')} features, head {settings.get('head')}, mean of {n} {runs}; "
+        f"epoch chosen by {chosen_by}",
+        variation if n > 1 else ONE_RUN,
     ]

@@ -48,15 +48,15 @@ class Step:
         """Hash of all settings, files and code that determine the result; the hash is computed at
         first use.
         """
-        named = {
-            role: [name_and_path(file) for file in several] for role, several in self.files.items()
-        }
-        files = {
-            role: [f"{lang}{digest(path)}" for lang, path in several]
-            for role, several in named.items()
-        }
+        files: dict[str, list[str]] = {}
+        for role, names in self.files.items():
+            files[role] = []
+            for name in names:
+                lang, path = name_and_path(name)
+                files[role].append(f"{lang}{digest(path)}")
+        # The name of a step's folder contains the key of this step.
         after = {
-            role: [Path(place).name for place in several] for role, several in self.after.items()
+            role: [Path(folder).name for folder in folders] for role, folders in self.after.items()
         }
         text = json_text(
             [self.kind, self.settings, files, after, self.code],
@@ -68,11 +68,11 @@ class Step:
 
     def check(self) -> None:
         """Raise an error if an input file has changed since the key was computed."""
-        if replace(self).key != self.key:
-            read = ", ".join(sorted({file for several in self.files.values() for file in several}))
+        if replace(self).key != self.key:  # a copy has no cached key
+            files = sorted(set().union(*self.files.values()))
             raise InputError(
-                f"one of these files changed while the study was running: {read}; start the study "
-                "again"
+                f"one of these files changed while the study was running: {', '.join(files)}; "
+                "start the study again"
             )
 
 
@@ -94,16 +94,12 @@ class Steps:
         (`package.module:Class`) used as a method, task or encoder, but not the modules that this
         file imports."""
         encoders = [name for _, name in settings.get("encoder") or ()]
-        named = [
-            name
-            for name in (settings.get("method"), settings.get("task"), *encoders)
-            if name and is_path(name)
-        ]
-        own = [
-            hashlib.blake2b(file_of(name).read_bytes(), digest_size=16).hexdigest()
-            for name in named
-        ]
-        return Step(kind, settings, files, after, " ".join([calque.__version__, *own]), label)
+        code = [calque.__version__]
+        for name in (settings.get("method"), settings.get("task"), *encoders):
+            if name and is_path(name):
+                source = file_of(name).read_bytes()
+                code.append(hashlib.blake2b(source, digest_size=16).hexdigest())
+        return Step(kind, settings, files, after, " ".join(code), label)
 
     def place(self, step: Step) -> Path:
         """Return the folder of a step."""
@@ -120,23 +116,22 @@ class Steps:
             InputError: an input file has changed since the key was computed.
         """
         place = self.place(step)
-        if not self.is_done(step):
-            temporary = part_of(place)
-            part = temporary_folder(temporary, place)
-            if not (part / DONE).exists():
-                for name in (
-                    SCORES,
-                    DONE,
-                ):  # `save` replaces an encoder only if the folder has no other files
-                    (part / name).unlink(missing_ok=True)
-                    remove(part_of(part / name))  # left by a process that was killed while writing
-                step.check()
-                self.work[step.kind](step, part)
-                step.check()
-                about = {**vars(step), "calque": calque.__version__}
-                write_text(part / DONE, json_text(about, indent=2, default=str) + "\n")
-            replace_folder(part, place)
-            remove(temporary)
+        if self.is_done(step):
+            return place
+        temporary = part_of(place)
+        part = temporary_folder(temporary, place)
+        if not (part / DONE).exists():
+            # `save` replaces an encoder only if the folder has no other files.
+            for name in (SCORES, DONE):
+                (part / name).unlink(missing_ok=True)
+                remove(part_of(part / name))  # left by a process that was killed while writing
+            step.check()
+            self.work[step.kind](step, part)
+            step.check()
+            about = {**vars(step), "calque": calque.__version__}
+            write_text(part / DONE, json_text(about, indent=2, default=str) + "\n")
+        replace_folder(part, place)
+        remove(temporary)
         return place
 
 
@@ -178,14 +173,14 @@ def files_at(path: str | Path) -> list[Path]:
         return [root]
     if root.exists():
         raise InputError("is not a regular file", path=root)
-    beside = root.parent.iterdir() if root.parent.is_dir() else ()
-    if not (
-        files := sorted(
-            file for file in beside if file.name.startswith(f"{root.name}.") and file.is_file()
-        )
-    ):
+    files: list[Path] = []
+    if root.parent.is_dir():
+        for file in root.parent.iterdir():
+            if file.name.startswith(f"{root.name}.") and file.is_file():
+                files.append(file)
+    if not files:
         raise InputError(f"no such file or folder{similar_path(root)}", path=root)
-    return files
+    return sorted(files)
 
 
 @cache
