@@ -94,31 +94,33 @@ def rules(colour: Mapping[str, str]) -> str:
         f".link{{stroke:{colour['soft']};stroke-width:.8;opacity:.35}}",
         f".fit{{stroke:{colour['ink']};stroke-width:1.5;stroke-dasharray:6 4;fill:none}}",
     ]
-    for kind in ("good", "bad"):
-        style += [f".{kind}{k}{{fill:{colour[f'{kind}{k}']}}}" for k in (1, 2, 3)]
-    style += [f".on{k}{{fill:{colour['on3' if k == 3 else 'ink']}}}" for k in range(4)]
-    for k in range(SERIES):
-        c = colour[f"s{k}"]
-        dash = "" if DASHES[k] == "none" else f";stroke-dasharray:{DASHES[k]}"
+    # backgrounds of better and worse cells, from weak to strong, and the text on them
+    for shade in ("good1", "good2", "good3", "bad1", "bad2", "bad3"):
+        style.append(f".{shade}{{fill:{colour[shade]}}}")
+    for level in range(3):
+        style.append(f".on{level}{{fill:{colour['ink']}}}")
+    style.append(f".on3{{fill:{colour['on3']}}}")
+    for name, dashes in zip(map(series, range(SERIES)), DASHES, strict=True):
+        hue = colour[name]
+        dash = "" if dashes == "none" else f";stroke-dasharray:{dashes}"
         style += [
-            f".s{k} .curve{{stroke:{c};stroke-width:2;fill:none{dash}}}",
-            f".s{k} .band{{fill:{c};opacity:.13}}",
-            f".s{k} .bar{{fill:{c};opacity:.45}}",
-            f".s{k} .shade{{fill:{c}}}",
-            f".s{k} .dot{{fill:{c};stroke:{colour['paper']};stroke-width:1.2}}",
-            f".s{k} .open{{fill:{colour['paper']};stroke:{c};stroke-width:1.8}}",
-            f".s{k} .name{{fill:{c};font-weight:600}}",
+            f".{name} .curve{{stroke:{hue};stroke-width:2;fill:none{dash}}}",
+            f".{name} .band{{fill:{hue};opacity:.13}}",
+            f".{name} .bar{{fill:{hue};opacity:.45}}",
+            f".{name} .shade{{fill:{hue}}}",
+            f".{name} .dot{{fill:{hue};stroke:{colour['paper']};stroke-width:1.2}}",
+            f".{name} .open{{fill:{colour['paper']};stroke:{hue};stroke-width:1.8}}",
+            f".{name} .name{{fill:{hue};font-weight:600}}",
         ]
     return "".join(style)
 
 
 def page_rules() -> str:
     """Return the style sheet for drawings inside a page, with CSS variables for the colours."""
-    return "".join(
-        f"svg {rule}}}"
-        for rule in rules({name: f"var(--{name})" for name in LIGHT}).split("}")
-        if rule
-    )
+    variables = {name: f"var(--{name})" for name in LIGHT}
+    # Each rule ends with a brace. The selector `svg` limits it to drawings.
+    *page, _ = rules(variables).split("}")
+    return "".join(f"svg {rule}}}" for rule in page)
 
 
 @dataclass(frozen=True)
@@ -197,20 +199,23 @@ def element(name: str, *children: str, **attributes: object) -> Raw:
     """Return an element. Attributes and children are escaped, except `Raw` children. In attribute
     names, a final underscore is dropped (`class_`), and other underscores become hyphens.
     Attributes with the value None are omitted."""
-    given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(number(value) if isinstance(value, float | int) else str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
-    inside = "".join(
+    opening = name
+    for key, value in attributes.items():
+        if value is None:
+            continue
+        shown = number(value) if isinstance(value, float | int) else str(value)
+        opening += f' {key.rstrip("_").replace("_", "-")}="{escape(shown)}"'
+    content = "".join(
         child if isinstance(child, Raw) else escape(child, quote=False) for child in children
     )
-    return Raw(f"<{name}{given}>{inside}</{name}>" if inside else f"<{name}{given}/>")
+    return Raw(f"<{opening}>{content}</{name}>" if content else f"<{opening}/>")
 
 
 def number(value: float) -> str:
     """Format a number with up to two decimals."""
-    return f"{value:.2f}".rstrip("0").rstrip(".") if value != int(value) else str(int(value))
+    if value == int(value):
+        return str(int(value))
+    return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
 def text(x: float, y: float, content: str, **attributes: object) -> Raw:
@@ -237,9 +242,15 @@ def mark(*children: str, tip: str, source: str | None = None, **attributes: obje
 
 def width_of(content: str, size: float = 12) -> float:
     """Estimate the width of a text. East Asian characters and emoji are counted as squares."""
-    return size * sum(
-        1.0 if ord(c) > 0x2E80 else 0.3 if c in "il.,:;|'! ()-" else 0.58 for c in content
-    )
+    width = 0.0  # in units of the font size
+    for character in content:
+        if ord(character) > 0x2E80:
+            width += 1.0
+        elif character in "il.,:;|'! ()-":
+            width += 0.3
+        else:
+            width += 0.58
+    return size * width
 
 
 def shortened(content: str, max_width: float, size: float = 12) -> str:
@@ -266,9 +277,9 @@ class Scale:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        first, last, value = (
-            math.log(end) if self.log else end for end in (self.first, self.last, value)
-        )
+        first, last = self.first, self.last
+        if self.log:
+            first, last, value = math.log(first), math.log(last), math.log(value)
         return self.start + (value - first) / (last - first) * (self.end - self.start)
 
     def ticks(self, about: int = 5) -> list[float]:
@@ -278,16 +289,19 @@ class Scale:
         if not self.log:
             step = nice((self.last - self.first) / about)
             low = math.ceil(self.first / step - 1e-9)
-            return [k * step for k in range(low, math.floor(self.last / step + 1e-9) + 1)]
-        powers = range(math.floor(math.log10(self.first)), math.ceil(math.log10(self.last)) + 1)
-        inside = [
-            (m, m * 10.0**k)
-            for k in powers
-            for m in (1, 2, 5)
-            if self.first <= m * 10.0**k <= self.last
-        ]
-        tens = [value for m, value in inside if m == 1]
-        return tens if len(tens) >= 3 else [value for _, value in inside]
+            high = math.floor(self.last / step + 1e-9)
+            return [k * step for k in range(low, high + 1)]
+        powers: list[float] = []
+        multiples: list[float] = []
+        lowest, highest = math.floor(math.log10(self.first)), math.ceil(math.log10(self.last))
+        for exponent in range(lowest, highest + 1):
+            for factor in (1, 2, 5):
+                value = factor * 10.0**exponent
+                if self.first <= value <= self.last:
+                    multiples.append(value)
+                    if factor == 1:
+                        powers.append(value)
+        return powers if len(powers) >= 3 else multiples
 
 
 def nice(step: float) -> float:
@@ -295,16 +309,19 @@ def nice(step: float) -> float:
     if step <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(step))
-    return next(
-        multiple * power for multiple in (1, 2, 2.5, 5, 10) if step <= multiple * power * (1 + 1e-9)
-    )
+    for multiple in (1, 2, 2.5, 5):
+        if step <= multiple * power * (1 + 1e-9):
+            return multiple * power
+    return 10 * power
 
 
 def around(values: Iterable[float], *, zero: bool = False) -> tuple[float, float]:
     """Return rounded axis limits that contain all values, and also zero if `zero` is true."""
-    contained = [*values, *([0.0] if zero else [])] or [0.0, 1.0]
-    low, high = min(contained), max(contained)
-    if low == high:
+    contained = list(values)
+    if zero:
+        contained.append(0.0)
+    low, high = min(contained, default=0.0), max(contained, default=1.0)
+    if low == high:  # widen an empty range around its value
         low, high = low - abs(low or 1) / 2, high + abs(high or 1) / 2
     step = nice((high - low) / 5)
     return math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
@@ -316,8 +333,9 @@ def plain(value: float) -> str:
         return f"{value / 1_000_000:g} M"
     if abs(value) >= 10_000 and value % 100 == 0:
         return f"{value / 1000:g}k"
-    whole = value == int(value) and abs(value) < 10_000
-    return (f"{value:,.0f}" if whole else f"{value:g}").replace("-", "−")
+    is_small_integer = value == int(value) and abs(value) < 10_000
+    text = f"{value:,.0f}" if is_small_integer else f"{value:g}"
+    return text.replace("-", "−")
 
 
 class Frame(NamedTuple):
@@ -372,29 +390,38 @@ def shape(number: int, x: float, y: float, r: float = 4.5, class_: str = "dot") 
     name = SHAPES[number % SERIES]
     if name == "circle":
         return element("circle", cx=x, cy=y, r=r, class_=class_)
-    if name in ("square", "bar"):
-        w, h = (r * 0.9, r * 0.9) if name == "square" else (r * 0.5, r * 1.15)
-        return element("rect", x=x - w, y=y - h, width=2 * w, height=2 * h, class_=class_)
-    if name in ("plus", "cross"):
-        w, long, turn = 0.42, 1.15, 0 if name == "plus" else 45
-        arm = ((w, -w), (long, -w), (long, w))  # corners of one of the four arms of the cross
-        corners = [(a, b, turn + 90 * k) for k in range(4) for a, b in arm]
-        polar = [
-            (math.hypot(a, b), math.degrees(math.atan2(b, a)) + angle) for a, b, angle in corners
-        ]
-    else:
-        kinds = {
-            "star": ((1.35, 0.55) * 5, -90),
-            "diamond": ((1.25,) * 4, -90),
-            "hexagon": ((1.1,) * 6, 0),
-        }
-        radii, first = kinds[name]
-        polar = [(radius, first + 360 * k / len(radii)) for k, radius in enumerate(radii)]
-    points = [
-        (x + r * d * math.cos(math.radians(a)), y + r * d * math.sin(math.radians(a)))
-        for d, a in polar
-    ]
+    if name == "square":
+        return _rectangle(x, y, r * 0.9, r * 0.9, class_)
+    if name == "bar":
+        return _rectangle(x, y, r * 0.5, r * 1.15, class_)
+    points = []
+    for radius, degrees in _corners(name):
+        angle = math.radians(degrees)
+        points.append((x + r * radius * math.cos(angle), y + r * radius * math.sin(angle)))
     return path(points, closed=True, class_=class_)
+
+
+def _rectangle(x: float, y: float, w: float, h: float, class_: str) -> Raw:
+    """Draw a rectangle around a centre; `w` and `h` are half of its width and height."""
+    return element("rect", x=x - w, y=y - h, width=2 * w, height=2 * h, class_=class_)
+
+
+def _corners(name: str) -> list[tuple[float, float]]:
+    """Return the corners of a marker as distances from the centre and angles in degrees."""
+    polygons = {
+        "star": ((1.35, 0.55) * 5, -90),
+        "diamond": ((1.25,) * 4, -90),
+        "hexagon": ((1.1,) * 6, 0),
+    }
+    if name in polygons:
+        radii, first = polygons[name]
+        return [(radius, first + 360 * k / len(radii)) for k, radius in enumerate(radii)]
+    corners = []
+    for k in range(4):  # the arms of a plus, or of a cross
+        rotation = 90 * k + (45 if name == "cross" else 0)
+        for a, b in ((0.42, -0.42), (1.15, -0.42), (1.15, 0.42)):
+            corners.append((math.hypot(a, b), math.degrees(math.atan2(b, a)) + rotation))
+    return corners
 
 
 def legend(names: Series, left: float, top: float, right: float) -> tuple[Raw, float]:
