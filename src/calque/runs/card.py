@@ -136,3 +136,19 @@ def scores_of(held_out: Sequence[HeldOutScore], *, seed: int = 0) -> list[Score]
     """Return a score with a confidence interval over sentences for each metric that has counts for
     at least one sentence.
     """
+    found = []
+    for each in held_out:
+        if n := len(each.counts):
+            found.append(
+                measure(each.counts, each.statistic).score(
+                    task=each.table,
+                    data=f"held out, {each.model}",
+                    languages=each.langs,
+                    metric=each.metric,
+                    n=n,
+                    seed=seed,
+                    settings={"model": each.model, "sentences": n},
+                    percent=each.percent,
+                )
+            )
+    return found

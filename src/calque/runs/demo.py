@@ -228,3 +228,73 @@ class _Text:
         self.views.append(view)
         scores = task.evaluate_embeddings(source, target, about=about, retrieved=view.answers)
         return [*scores, WordAlignment(*self.gold, data="sample").evaluate(encoder)[0]]
+
+    def english(self) -> Score:
+        """Return the same-language consistency of English words for the encoder that was measured
+        last.
+        """
+        from calque.tasks.consistency import Consistency
+
+        view, task = self.views[-1], Consistency(self.questions.corpus.source, data="sample")
+        return task.evaluate_embeddings(view.source, about=view.about)[0]
+
+    def findings(self, seed: int) -> Iterator[Finding]:
+        """Return the results of all analyses that need no tags, layers or further text."""
+        from calque.analyses.groups import accuracies, by_length, by_rank
+        from calque.analyses.space import hubness, language
+        from calque.analyses.words import examples, points
+
+        divisions = {"rank": by_rank(self.questions), "length": by_length(self.questions)}
+        for analysis, groups in divisions.items():
+            for view in self.views:
+                yield from accuracies(analysis, self.questions, view, groups)
+        for view in self.views:
+            yield from hubness(self.questions, view)
+            yield from language(self.questions, view, seed=seed)
+        yield from examples(self.questions, self.views, forms=2)
+        yield from points(self.questions, self.views, pairs=80, projection="pca", seed=seed)
+
+
+def _write(folder: Path, texts: Mapping[str, _Text]) -> None:
+    """Write the text as files, for commands such as `calque align demo/text/de.train.tsv --langs en
+    de …`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for lang, text in texts.items():
+        for part, corpus in (("train", text.train), ("test", text.test)):
+            lines = []
+            for source, target in corpus:
+                lines.append(f"{' '.join(source.words)}\t{' '.join(target.words)}\n")
+            (folder / f"{lang}.{part}.tsv").write_text("".join(lines), encoding="utf-8")
+
+
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """Format the scores (%) of every method and language, in one table for each metric in
+    `_SHOWN`.
+    """
+    return "\n\n".join(_block(metric, records) for metric in _SHOWN)
+
+
+def _block(metric: str, records: Sequence[dict[str, Any]]) -> str:
+    """Format the scores of one metric; an asterisk marks the method with the best mean."""
+    title, best = _SHOWN[metric]
+    by_method: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        if record["metric"] == metric:
+            by_method.setdefault(record["method"], []).append(record)
+    langs = [record["languages"][-1] for record in next(iter(by_method.values()))]
+    has_mean = len(langs) > 1
+    means = {method: mean_over_tests(scores) for method, scores in by_method.items()}
+    best_method = best(means, key=lambda method: means[method][0])
+    header = f"{'':20}" + "".join(f"{lang:>7}" for lang in langs)
+    if has_mean:
+        header += "   mean"
+    lines = [title, f"{header}  95% interval"]
+    for method, (mean, low, high) in means.items():
+        values = [record["value"] for record in by_method[method]]
+        if has_mean:
+            values.append(mean)
+        cells = "".join(f"{100 * value:7.1f}" for value in values)
+        line = f"{method:20}{cells}  {100 * low:.1f} – {100 * high:.1f}"
+        lines.append(f"{line} *" if method == best_method else line)
+    return "\n".join(lines)

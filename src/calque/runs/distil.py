@@ -16,7 +16,7 @@ from calque.corpora.languages import best_match
 from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.input_texts import Say, Words
-from calque.runs.align import Aligned, leave
+from calque.runs.align import Aligned, save_result
 from calque.runs.folder import TRAINING, check, writing
 from calque.runs.settings import DistilSettings, named_pairs
 
@@ -119,7 +119,7 @@ def distil(
         with tempfile.TemporaryDirectory() as modules:
             if not settings.static:
                 distilled.write_modules(Path(modules))
-            leave(distilled.encoder, folder, student, record, place=settings.student)
+            save_result(distilled.encoder, folder, student, record, place=settings.student)
     if is_first() and not settings.static:
         distilled.encoder.modules = settings.out
     return Aligned(distilled.encoder, settings.out, record)
