@@ -405,23 +405,28 @@ def fits(value: Any, wanted: Any) -> bool:
     if _is_union(wanted):
         return any(fits(value, part) for part in present(wanted))
     if wanted in (int, float) or origin is Annotated:
-        number, known = parts or (wanted, Range())
-        allowed = int if number is int else int | float
-        return isinstance(value, allowed) and not isinstance(value, bool) and value in known
+        return _fits_number(value, *(parts or (wanted, Range())))
     if wanted is bool:
         return isinstance(value, bool)
-    if wanted is Label or origin is Literal:
-        return isinstance(value, str) and (wanted is Label or value in parts)
+    if wanted is Label:
+        return isinstance(value, str)
+    if origin is Literal:
+        return isinstance(value, str) and value in parts
     if origin is tuple:
         has_length = isinstance(value, list | tuple) and len(value) == len(parts)
         return has_length and all(map(fits, value, parts))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        if not isinstance(value, dict):
-            return False
-        return all(is_one_line(name) and fits(inner, parts[1]) for name, inner in value.items())
-    if isinstance(origin, type):
+    if not isinstance(origin, type):
+        return wanted is Any or is_one_line(value)
+    if not issubclass(origin, Mapping):
         return _fits_list(value, parts[0])
-    return wanted is Any or is_one_line(value)
+    if not isinstance(value, dict):
+        return False
+    return all(is_one_line(name) and fits(inner, parts[1]) for name, inner in value.items())
+
+
+def _fits_number(value: Any, number: type, known: Range) -> bool:
+    allowed = int if number is int else int | float
+    return isinstance(value, allowed) and not isinstance(value, bool) and value in known
 
 
 def _fits_list(value: Any, wanted: Any) -> bool:
@@ -455,22 +460,19 @@ def _names(wanted: Any) -> list[str]:
 def _in_words(wanted: Any, several: bool = False) -> str:
     """Describe a type in words, in the plural if `several` is true."""
     origin, parts = get_origin(wanted), get_args(wanted)
-    a, s = ("", "s") if several else ("a ", "")
+    article, plural = ("", "s") if several else ("a ", "")
     if wanted in (int, float) or origin is Annotated:
         number, known = parts or (wanted, Range())
-        whole = "whole " if number is int else ""
-        return f"{a}{whole}number{s} {known}".rstrip()
+        noun = "whole number" if number is int else "number"
+        return f"{article}{noun}{plural} {known}".rstrip()
     if _is_union(wanted):
         return " or ".join(dict.fromkeys(_in_words(part, several) for part in present(wanted)))
     if origin is Literal:
         return " or ".join(map(repr, parts))
     if origin is tuple:
         return f"a list of {len(parts)}: {', '.join(map(_in_words, parts))}"
-    if wanted in (bool, Label):
-        return "true or false" if wanted is bool else "text"
     if isinstance(origin, type):
-        inner = parts[-1]
-        of_inner = "" if inner is Any else f" of {_in_words(inner, several=True)}"
         noun = "table" if issubclass(origin, Mapping) else "list"
-        return f"{a}{noun}{s}{of_inner}"
-    return "text on one short line"
+        inner = "" if parts[-1] is Any else f" of {_in_words(parts[-1], several=True)}"
+        return f"{article}{noun}{plural}{inner}"
+    return {bool: "true or false", Label: "text"}.get(wanted, "text on one short line")

@@ -191,60 +191,72 @@ def _arranged(words: Sequence[str], command: type[Command], subject: Any) -> lis
     Raises:
         SettingError: an option is unknown, or has too few values.
     """
-    flags: dict[str, Declared] = {}
     options = common_options(command)
+    flags: dict[str, Declared] = {}
     for each in (*options.values(), *specific_options(command, subject).values()):
         flags |= dict.fromkeys(all_flags(each), each)
-    needed = [each for each in options.values() if each.option.positional and each.is_required]
-    n_missing = len(needed) if not words or words[0].startswith("-") else 0
-    arranged, rest = [], list(words)
+    n_missing = 0  # number of required arguments that may follow the options
+    if not words or words[0].startswith("-"):
+        n_missing = sum(each.option.positional and each.is_required for each in options.values())
+    arranged: list[str] = []
+    rest = list(words)
     while rest:
         word = rest.pop(0)
         if word == "--":
             return [*arranged, *(_LITERAL + each for each in rest)]
-        flag, equals, _ = word.partition("=")
-        if not flag.startswith("-") or flag == "-":
+        if not _is_flag(word):
             arranged.append(word)
             continue
+        flag, equals, _ = word.partition("=")
         if flag not in flags:
             _refuse(flag, flags, command, subject)
         each = flags[flag]
-        n_values = _n_values(each)
         if _is_switch(each) or equals:
             arranged.append(word)
-        elif n_values is None:
+        elif _n_values(each) is None:
             if not rest:
                 raise SettingError(f"{flag} must be followed by a value")
             arranged.append(f"{flag}={rest.pop(0)}")
         else:
-            values = _leading_values(rest, n_values)
-            if len(values) == len(rest) and n_values == "+":
-                n_kept = max(min(len(values), 1), len(values) - n_missing)
+            values = _values_of(flag, each, rest)
+            del rest[: len(values)]
+            if not rest and each.option.several:
+                n_kept = max(1, len(values) - n_missing)
+                # The arguments are moved to the front, where no option precedes them.
                 arranged = [*values[n_kept:], *arranged]
                 values = values[:n_kept]
-                rest = []
-            del rest[: len(values)]
-            if not values or len(values) < (n_values if isinstance(n_values, int) else 1):
-                raise SettingError(
-                    f"{flag} must be followed by {each.option.metavar}, e.g. {flag} "
-                    f"{' '.join(_EXAMPLES.get(each.option.metavar, ['FILE']))}"
-                )
             arranged += [flag, *values]
     return arranged
 
 
-#: example of the values of an option with several values, keyed by the placeholder
-_EXAMPLES = {"SOURCE TARGET": ["en", "de"]}
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and word != "-"
 
 
-def _leading_values(words: Sequence[str], n_values: int | str) -> list[str]:
-    """Return the words up to the next option, at most `n_values` if it is a number."""
-    values = []
+def _values_of(flag: str, each: Declared, words: Sequence[str]) -> list[str]:
+    """Return the values of an option with several values: the words up to the next option, or as
+    many as the option has.
+
+    Raises:
+        SettingError: there are too few words.
+    """
+    n_values = _n_values(each)
+    values: list[str] = []
     for word in words:
-        if (word.startswith("-") and word != "-") or len(values) == n_values:
+        if _is_flag(word) or len(values) == n_values:
             break
         values.append(word)
+    n_needed = n_values if isinstance(n_values, int) else 1
+    if len(values) < n_needed:
+        example = _EXAMPLES.get(each.option.metavar, "FILE")
+        raise SettingError(
+            f"{flag} must be followed by {each.option.metavar}, e.g. {flag} {example}"
+        )
     return values
+
+
+#: example of the values of an option, keyed by their placeholder
+_EXAMPLES = {"SOURCE TARGET": "en de"}
 
 
 def _refuse(flag: str, flags: Container[str], command: type[Command], subject: Any) -> NoReturn:
@@ -258,15 +270,14 @@ def _refuse(flag: str, flags: Container[str], command: type[Command], subject: A
 # --------------------------------------------------------------------------------------------------
 def _parser(name: str, command: type[Command], subject: Any, *, for_help: bool = False) -> _Parser:
     """Return the parser of a command, or one with the texts of its help."""
-    specific = specific_options(command, subject)
-    common = common_options(command)
+    common, specific = common_options(command), specific_options(command, subject)
+    # A paragraph of the docstring becomes one paragraph of the help.
     paragraphs = re.split(r"\n\s*\n", command.description(subject).strip())
-    texts = [" ".join(each.split()) for each in paragraphs]
+    texts = [" ".join(paragraph.split()) for paragraph in paragraphs]
     arguments = [each for each in common.values() if each.option.positional]
-    usage = " ".join(["calque", name, "[OPTIONS]", *map(placeholder, arguments)])
     parser = _Parser(
         prog=f"calque {name}",
-        usage=usage,
+        usage=" ".join(["calque", name, "[OPTIONS]", *map(placeholder, arguments)]),
         description=texts[0],
         add_help=False,
         allow_abbrev=False,
@@ -277,19 +288,20 @@ def _parser(name: str, command: type[Command], subject: Any, *, for_help: bool =
     of_subject = parser.add_argument_group("Specific options, also as --option NAME=VALUE")
     of_arguments = parser.add_argument_group("Arguments")
     of_command = parser.add_argument_group("Options")
-    names = {*common, *command.specific_options(subject)}
+    every = command.specific_options(subject)
+    names = {*common, *every}
     for key, each in specific.items():
         _add(of_subject, _OF_SUBJECT + key, each, help_text(each, names))
     if for_help:
-        for key, each in command.specific_options(subject).items():
+        # options that can only be given as --option NAME=VALUE
+        for key, each in every.items():
             if key not in specific:
-                text = help_text(each, names)
-                of_subject.add_argument(
-                    f"--option {key}=", metavar=placeholder(each), dest=key, help=text
-                )
+                text, metavar = help_text(each, names), placeholder(each)
+                of_subject.add_argument(f"--option {key}=", metavar=metavar, dest=key, help=text)
     for key, each in common.items():
-        listed = command.applies(key, subject) and not each.option.rare
-        text = help_text(each, names) if listed else argparse.SUPPRESS
+        text = argparse.SUPPRESS
+        if command.applies(key, subject) and not each.option.rare:
+            text = help_text(each, names)
         _add(of_arguments if each.option.positional else of_command, key, each, text)
     return parser
 

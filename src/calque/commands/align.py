@@ -112,26 +112,9 @@ class Align(AlignSettings, Linking, Loading, Tracking):
         method = self.method or ("contrastive" if self.train else "rotation")
         self._refuse_unused(data, method)
         if data == "TRAIN" and not learns_from(method, "parallel"):
-            known = methods_for("parallel")
-            meant = did_you_mean(method, known)
-            raise SettingError(
-                f"unknown --method {method}, expected one of {', '.join(known)}, or "
-                f"package.module:Class{meant}"
-            )
-        options, settings = dict(self.specific), replace(self, method=method)
-        if data == "TRAIN":
-            if "seed" in options_of_method(method):
-                options.setdefault("seed", self.seed)
-            if "symmetrize" not in self.used:
-                settings = replace(settings, symmetrize=METHODS[method].symmetrize)
-        elif data in ("--dictionary", "--unsupervised"):
-            options, settings = _with_start(options, settings)
-            options["seed"] = self.seed
-        pairs = named_pairs(settings.train or settings.dictionary or (), self.langs or ())[1]
-        warn_of_languages(chain(*pairs))
-        if data not in ("--text", "--released") and not pairs:
-            what = "the languages of the text" if data == "TRAIN" else "the languages to map"
-            raise SettingError(f"--langs is missing; give {what}, e.g. --langs en de")
+            raise _unknown_method(method)
+        options, settings = self._for_method(data, method)
+        self._check_languages(data, settings)
         say = say_unless(self.quiet)
         result = align(
             settings,
@@ -146,6 +129,28 @@ class Align(AlignSettings, Linking, Loading, Tracking):
         took = ", ".join(f"{steps[name]} {number:.0f} s" for name, number in seconds.items())
         say(f"saved to {result.folder} ({took or ', '.join(result.record['langs'])})")
         return 1 if result.record.get("failed") else 0
+
+    def _for_method(self, data: str, method: str) -> tuple[dict[str, Any], Align]:
+        """Return the options of the method, and the settings with the method's defaults."""
+        options, settings = dict(self.specific), replace(self, method=method)
+        if data == "TRAIN":
+            if "seed" in options_of_method(method):
+                options.setdefault("seed", self.seed)
+            if "symmetrize" not in self.used:
+                settings = replace(settings, symmetrize=METHODS[method].symmetrize)
+        elif data in ("--dictionary", "--unsupervised"):
+            options, settings = _with_start(options, settings)
+            options["seed"] = self.seed
+        return options, settings
+
+    def _check_languages(self, data: str, settings: Align) -> None:
+        """Raise an error if the languages of the data are missing, and warn about unknown ones."""
+        files = settings.train or settings.dictionary or ()
+        _, pairs = named_pairs(files, self.langs or ())
+        warn_of_languages(chain(*pairs))
+        if data not in ("--text", "--released") and not pairs:
+            what = "the languages of the text" if data == "TRAIN" else "the languages to map"
+            raise SettingError(f"--langs is missing; give {what}, e.g. --langs en de")
 
     def _data(self) -> str:
         """Return the option that selects the training data: TRAIN, --dictionary, --unsupervised,
@@ -194,6 +199,15 @@ class Align(AlignSettings, Linking, Loading, Tracking):
         if data == "--released":
             add("does not apply to --released", "langs", "method", "pretokenized", "limit", "seed")
         self.refuse_unused(unused)
+
+
+def _unknown_method(method: str) -> SettingError:
+    known = methods_for("parallel")
+    meant = did_you_mean(method, known)
+    return SettingError(
+        f"unknown --method {method}, expected one of {', '.join(known)}, or "
+        f"package.module:Class{meant}"
+    )
 
 
 def _flat(inputs: Sequence[Sequence[str] | None]) -> list[str]:

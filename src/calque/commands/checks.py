@@ -81,14 +81,9 @@ def _writable(
     check_links(path)
     try:
         if path.exists() and not is_kind():
-            what = (
-                "a folder"
-                if path.is_dir()
-                else "a file"
-                if path.is_file()
-                else "a device or a pipe"
+            raise SettingError(
+                f"{option} {path} must be a {kind} that can be written, got {_found(path)}"
             )
-            raise SettingError(f"{option} {path} must be a {kind} that can be written, got {what}")
         above = next((parent for parent in path.parents if parent.exists()), path)
         if not above.is_dir():
             raise SettingError(f"{option} {path}: {above} is not a folder")
@@ -98,14 +93,19 @@ def _writable(
                     f"{option} {path} would overwrite the input {named}; choose another name"
                 )
         yield
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # for example no permission, or a name that is too long or contains NUL
+    except (OSError, ValueError) as error:
+        # for example no permission, or a name that is too long or contains NUL
         reason = getattr(error, "strerror", None) or error
         raise SettingError(
             f"{option} {str(path)!r:.200}: no {kind} can be written to this path ({reason})"
         ) from error
+
+
+def _found(path: Path) -> str:
+    """Describe what exists at a path."""
+    if path.is_dir():
+        return "a folder"
+    return "a file" if path.is_file() else "a device or a pipe"
 
 
 def _files_of(named: str, langs: Iterable[str]) -> set[str]:

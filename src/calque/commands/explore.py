@@ -65,10 +65,7 @@ class Explore(Command):
         from calque.explore.sources import find_encoders, find_text, place_for
 
         text, test = self.text or [], self.test or []
-        if not test:
-            self.refuse_unused({"langs": "needs parallel text; add --test FILE"})
-        if not test and not text:
-            self.refuse_unused({"pretokenized": "needs a text; add --text or --test"})
+        self._refuse_unused()
         output_folder("--cache", self.cache, [*text, *test])
         warn_of_languages(self.langs or ())
         say = say_unless(self.quiet)
@@ -97,3 +94,12 @@ class Explore(Command):
         print(url_of(listening), flush=True)
         say("press Ctrl-C to stop")
         serve(explorer, listening, host=self.host, browser=not self.no_browser, say=say)
+
+    def _refuse_unused(self) -> None:
+        """Raise an error if the user gave an option that has no effect."""
+        if self.test:
+            return
+        unused = {"langs": "needs parallel text; add --test FILE"}
+        if not self.text:
+            unused["pretokenized"] = "needs a text; add --text or --test"
+        self.refuse_unused(unused)
