@@ -19,6 +19,7 @@ import numpy as np
 from torch.nn.functional import cosine_similarity
 
 from calque.algebra.normalize import unit_rows
+from calque.alignment.data import LinkedText
 from calque.alignment.tuner import Tuner
 from calque.corpora import RawPair
 from calque.spec import Option, option
@@ -31,6 +32,8 @@ class Cosine(Tuner):
     """Minimise the mean of 1 - cos(x_k, y_k) over linked words."""
 
     margin: float = option(0.0, "Distance below which a pair of words costs nothing.")
+    note: str = option("", "Note for the model card.", role="description")
+    speed: str = option("slow", "How fast.", role="run")
 
     def loss(self, batch):
         distance = 1 - cosine_similarity(batch.source, batch.target)
@@ -145,3 +148,27 @@ def test_a_study_runs_the_method_and_the_task(capsys, folder, tiny_folder):
     assert '"threshold": 0.25' in (folder / "s" / "results.jsonl").read_text()
     works(capsys, "report", folder / "s", "--out", folder / "report.html", "-q")
     assert "cosine" in (folder / "report.html").read_text()
+
+
+def test_the_role_of_a_setting_decides_what_is_recorded_and_what_resumes(folder, tiny_encoder):
+    from calque import read_parallel
+    from calque.alignment.base import Run
+    from calque.errors import SettingError
+    from calque.wordalign import align_words
+
+    sys.path_importer_cache.clear()
+    import extensions_module
+
+    def method(**settings):
+        return extensions_module.Cosine(towards="en", epochs=1.0, **settings)
+
+    text = read_parallel(folder / "train.tsv", langs=("en", "de"))
+    data = extensions_module.LinkedText((text,), (align_words(text),))
+    settings = method(note="a", speed="fast").fit(tiny_encoder, data).record["settings"]
+    assert settings["note"] == "a"
+    assert "speed" not in settings
+    run = Run(folder / "run", checkpoint_every=1)
+    method().fit(tiny_encoder, data, run)
+    method(note="b", speed="fast").fit(tiny_encoder, data, run)  # resumes from the checkpoint
+    with pytest.raises(SettingError, match="margin"):
+        method(margin=0.5).fit(tiny_encoder, data, run)

@@ -81,8 +81,9 @@ Label = NewType("Label", str)  # a string that may be empty
 
 # -- declarations
 # --------------------------------------------------------------------------------------------------
-#: Role of a setting: it identifies a result (two results that differ in it are different), it only
-#: determines how a run is carried out, or it only describes the result.
+#: Role of a setting. An "identity" setting determines the result, so a checkpoint or a result with
+#: another value is a different one. A "run" setting determines how a run is carried out, for example
+#: its memory use; it is not recorded. A "description" is recorded, but does not affect the result.
 Role = Literal["identity", "run", "description"]
 
 
@@ -209,6 +210,12 @@ def declared(owner: Callable[..., Any], *without: str) -> dict[str, Declared]:
 def types_of(owner: Callable[..., Any], *without: str) -> dict[str, Any]:
     """Return the types of the settings of a class or function, see `declared`."""
     return types_in(declared(owner, *without))
+
+
+def values_of(settings: Any, *roles: Role) -> dict[str, Any]:
+    """Return the values of an object's settings that have one of the roles, keyed by name."""
+    names = [name for name, each in declared(type(settings)).items() if each.option.role in roles]
+    return {name: getattr(settings, name) for name in names}
 
 
 def types_in(options: Mapping[str, Declared]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from calque.alignment.data import training_data
 from calque.errors import SettingError
-from calque.spec import Documented
+from calque.spec import Documented, values_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -126,10 +126,15 @@ class Method(Documented, ABC):
         return self.fit(encoder, training_data(data, pairs), Run(**run)).encoder
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings that determine the result, to be saved with it; the base class
-        returns all public attributes.
+        """Return the settings to be saved with the result; the base class returns all public
+        attributes except settings with the role "run".
         """
-        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+        of_run = values_of(self, "run")
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not name.startswith("_") and name not in of_run
+        }
 
     def rows(self, load: Mapping[str, Any]) -> str:
         """Return the unit that each vector of the aligned encoder represents, see `Encoder.rows`.

@@ -102,7 +102,7 @@ class Distillation(TrainingSettings):
         "text, in an update.",
     )
     accumulate: Count = option(
-        1, "number of parts into which each process divides its batch, to save memory."
+        1, "number of parts into which each process divides its batch, to save memory.", role="run"
     )
     precision: TrainingPrecision = option(
         "float32", 'precision of the forward pass, "float32" or "bfloat16".'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +22,7 @@ from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, che
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
-from calque.spec import Count, Layer, option
+from calque.spec import Count, Layer, option, values_of
 from calque.text import ParallelCorpus
 from calque.training.loop import Loop, Schedule, TrainingSettings, rate_by_width, training_record
 from calque.training.plan import BatchPlan
@@ -68,6 +68,7 @@ class Tuner(TrainingSettings, Method):
         1,
         "number of parts into which each process divides its batch, to save memory; the result is "
         "the same.",
+        role="run",
     )
     precision: TrainingPrecision = option(
         "float32",
@@ -118,15 +119,19 @@ class Tuner(TrainingSettings, Method):
         """
         names = ["towards", "layers", "batch", "special", "max_words", "freeze"]
         names += ["lora"] if self.lora is not None else []
-        names += [
-            field.name for field in fields(self) if field.name not in Tuner.__dataclass_fields__
-        ]
+        recorded = values_of(self, "identity", "description")
+        names += [name for name in recorded if name not in Tuner.__dataclass_fields__]
         names += ["precision"]
         names += ["standardize"] if self.standardize is not None else []
         return {
             "method": type(self).__name__.lower(),
             **{name: getattr(self, name) for name in names},
         }
+
+    def _identity(self) -> dict[str, Any]:
+        """Return the settings that determine the result, in which a checkpoint must agree."""
+        descriptions = values_of(self, "description")
+        return {k: value for k, value in self.settings().items() if k not in descriptions}
 
     def fit(self, encoder: TrainableEncoder, data: LinkedText, run: Run = Run()) -> Fitted:
         """Train a copy of `encoder`, which is not changed. The result shares the frozen weights of
@@ -159,7 +164,7 @@ class Tuner(TrainingSettings, Method):
             processes=processes,
             folder=None if run.folder is None else Path(run.folder),
             identity={
-                **self.settings(),
+                **self._identity(),
                 "encoder": encoder.fingerprint,
                 "text": objective.text.fingerprint,
             },
