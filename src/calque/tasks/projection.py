@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -22,9 +22,23 @@ from calque.text import ParallelCorpus, Sentences
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
-    from calque.tasks.tagging import Tagging
 
 _STRETCH = 2  # maximum length of a projection relative to its span; one additional word is allowed
+
+
+class Tagger(Protocol):
+    """Tagging task that is trained on labelled text; `calque.tasks.tagging:Tagging` is one."""
+
+    name: str
+    train: list[Dataset[TaggedText]]
+
+    def tag(self, encoder: Encoder, sentences: Sentences, *, progress: bool = False) -> TaggedText:
+        """Return the predicted tags of sentences."""
+        ...
+
+    def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
+        """Return the scores of the task."""
+        ...
 
 
 def project_spans(source: TaggedText, pairs: WordPairs, target: Sentences) -> TaggedText:
@@ -124,7 +138,7 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Tag
 
 
 def projected(
-    tagger: Tagging,
+    tagger: Tagger,
     encoder: Encoder,
     corpus: ParallelCorpus,
     pairs: WordPairs,
@@ -135,7 +149,7 @@ def projected(
     links. Return the tagged target side as training text.
 
     Args:
-        tagger: `Tagging` task whose training text is in one of the two languages of the corpus.
+        tagger: tagging task whose training text is in one of the two languages of the corpus.
 
     Raises:
         SettingError: the training text is in neither language of the corpus, or no sentence
@@ -165,7 +179,7 @@ class LabelProjection(Task):
 
     def __init__(
         self,
-        make: Callable[..., Tagging],
+        make: Callable[..., Tagger],
         train: Sequence[Dataset[TaggedText]],
         tests: Sequence[Dataset[TaggedText]],
         corpora: Sequence[tuple[str, ParallelCorpus, WordPairs]],
