@@ -412,7 +412,9 @@ def fits(value: Any, wanted: Any) -> bool:
     if _is_union(wanted):
         return any(fits(value, part) for part in present(wanted))
     if wanted in (int, float) or origin is Annotated:
-        return _fits_number(value, *(parts or (wanted, Range())))
+        number, known = parts or (wanted, Range())
+        allowed = int if number is int else int | float
+        return isinstance(value, allowed) and not isinstance(value, bool) and value in known
     if wanted is bool:
         return isinstance(value, bool)
     if wanted is Label:
@@ -429,11 +431,6 @@ def fits(value: Any, wanted: Any) -> bool:
     if not isinstance(value, dict):
         return False
     return all(is_one_line(name) and fits(inner, parts[1]) for name, inner in value.items())
-
-
-def _fits_number(value: Any, number: type, known: Range) -> bool:
-    allowed = int if number is int else int | float
-    return isinstance(value, allowed) and not isinstance(value, bool) and value in known
 
 
 def _fits_list(value: Any, wanted: Any) -> bool:

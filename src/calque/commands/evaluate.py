@@ -225,8 +225,8 @@ class Evaluate(Linking, Loading, Tracking):
             options["on_error"] = "skip"
         layers = self.by_layer if self.by_layer == "all" else numbers(self.by_layer)
         if layers is not None:
-            unused = dict.fromkeys(("layer", "record"), "cannot be combined with --layers")
-            self.refuse_unused(unused)
+            reason = "cannot be combined with --layers"
+            self.refuse_unused({"layer": reason, "record": reason})
         named = [*_flat(paths.values()), *self.encoders]
         output_file("--out", self.out, named, self.langs or [], adds=True)
         evaluate_each(
@@ -327,8 +327,8 @@ def _check_encoders(encoders: Sequence[str], *, record: bool) -> None:
             check_encoder(encoder)
 
 
-def _shown(encoders: Sequence[str], several: Sequence[Sequence[Score]], *, by_layer: bool) -> str:
-    """Return the scores of the encoders as text."""
+def _shown(encoders: Sequence[str], several: Sequence[Sequence[Any]], *, by_layer: bool) -> str:
+    """Return the scores of the encoders, or the findings of each layer, as text."""
     from calque.runs.score_table import layer_table, table, table_of_encoders
 
     if len(encoders) == 1:

@@ -68,7 +68,7 @@ class Consistency(Task):
         self.bootstrap, self.seed, self.data = bootstrap, seed, data
 
     @classmethod
-    def from_files(
+    def from_files(  # type: ignore[override]
         cls,
         inputs: Inputs,
         *,
