@@ -26,24 +26,11 @@ from calque.runs.settings import (
 )
 from calque.spec import Count, Declared, Few, argument, declared, files, numbers, option
 from calque.storage import append_lines, json_text
-from calque.tasks.inputs import FIELDS, Inputs
+from calque.tasks.inputs import FIELDS, FILES, Inputs
 from calque.tasks.table import TASKS, options_of_task, users
 
 if TYPE_CHECKING:
     from calque.tasks.base import Score
-
-#: attributes of `Inputs` that are input files
-_FILES = (
-    "test",
-    "train",
-    "dev",
-    "ceiling",
-    "links",
-    "train_links",
-    "text",
-    "project",
-    "first_senses",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +49,9 @@ class Evaluate(Linking, Loading, Tracking):
     language and tested in others.
     """
 
-    rare = tuple(name for name in (*FIELDS, "rename") if users(name))
+    # Options that only some tasks accept. `rename` is declared by task classes, and asking `users`
+    # for it would import them, which makes the general help slow.
+    rare = (*(name for name in FIELDS if users(name)), "rename")
     full_help = "calque evaluate ENCODER TASK --help lists the options of a task"
 
     encoders: list[str] = argument(
@@ -176,9 +165,9 @@ class Evaluate(Linking, Loading, Tracking):
 
     @classmethod
     def applies(cls, name: str, subject: str | None) -> bool:
-        if subject is None:
-            return name not in cls.rare
-        return not users(name) or name in TASKS[subject].takes
+        if name not in cls.rare:
+            return True
+        return subject is not None and name in TASKS[subject].takes
 
     @classmethod
     def description(cls, subject: str | None) -> str:
@@ -198,7 +187,7 @@ class Evaluate(Linking, Loading, Tracking):
         row, say = TASKS[self.task], say_unless(self.quiet)
         self._refuse_unused()
         _check_encoders(self.encoders, record=self.record)
-        paths = {name: getattr(self, name) for name in _FILES if getattr(self, name)}
+        paths = {name: getattr(self, name) for name in FILES if getattr(self, name)}
         pretokenized = row.pretokenized if self.pretokenized is None else self.pretokenized
         pairs: list[tuple[str, str]] = []
         if row.languages == "pairs" or self.project:
@@ -262,11 +251,8 @@ class Evaluate(Linking, Loading, Tracking):
         """Raise an error if the user gave an option that the task does not use."""
         row = TASKS[self.task]
         for name, flag in self.used.items():
-            tasks = users(name)
-            if tasks and name not in row.takes:
-                raise SettingError(
-                    f"{flag} does not apply to {self.task}; it is for {', '.join(tasks)}"
-                )
+            if not self.applies(name, self.task):
+                self.refuse_option(name, flag, self.task)
             # A task with a trained head uses these options only for projecting labels.
             is_for_projection = name in ("langs", *LINKING) or name == "links"
             if is_for_projection and "project" in row.files and not self.project:

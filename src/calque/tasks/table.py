@@ -1,7 +1,8 @@
 """Table of all tasks, with their classes, input files and command-line options.
 
 To add a task, write its class in a new file and add a row to this table. The command line, studies,
-reports and the documentation read the table without importing the tasks.
+reports and the documentation read the table without importing the tasks. Only the options that a
+class declares are read from the class, see `TaskRow.options`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from calque.named import Table
+from calque.named import Table, imported
 from calque.spec import Declared, declared
 from calque.tasks.base import Languages, Task
 from calque.tasks.inputs import FIELDS
@@ -38,8 +39,8 @@ class TaskRow:
         help: one-line description.
         title: name of the task in reports.
         files: names of the attributes of `Inputs` that list the files read by the task.
-        options: names of further options, defined by the class, by `Words` or by `Inputs` (`langs`,
-            `model`, `symmetrize`, `seed`, `pretokenized`, `test_limit`, `one_based`).
+        input_options: names of the options that `Words` or `Inputs` declare (`langs`, `model`,
+            `symmetrize`, `seed`, `pretokenized`, `test_limit`, `one_based`).
         languages: "pairs" if `langs` sets the languages of parallel text or dictionaries; "files"
             if each file has its own language.
         one: entries of `files` for which the task accepts only one file.
@@ -55,7 +56,7 @@ class TaskRow:
     help: str
     title: str
     files: tuple[str, ...]
-    options: tuple[str, ...] = ()
+    input_options: tuple[str, ...] = ()
     languages: Languages = "files"
     one: tuple[str, ...] = ()
     lang: str | None = None
@@ -64,78 +65,88 @@ class TaskRow:
     reporting: Reporting = field(default_factory=Reporting)
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """Names of the task's options: `input_options`, and those that its class declares. This
+        property imports the class.
+        """
+        return (*self.input_options, *options_of_class(imported(self.target)))
+
+    @property
     def takes(self) -> tuple[str, ...]:
-        """Names of the files and options of the task."""
+        """Names of the files and options of the task. This property imports the class."""
         return self.files + self.options
 
 
-def option_names(kind: type[Task]) -> list[str]:
-    """Return the names of the options that a task class defines."""
-    names: list[str] = []
-    for function in kind.takes():
-        parameters = inspect.signature(function).parameters.values()
-        names += [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
-        if function == kind.from_files and not any(
-            each.kind is each.VAR_KEYWORD for each in parameters
-        ):
-            break  # `from_files` passes no options to the remaining functions
-    return [name for name in dict.fromkeys(names) if name not in FIELDS]
+def options_of_class(task: type[Task]) -> dict[str, Declared]:
+    """Return the options that a task class declares: the keyword-only parameters of the functions
+    in `Task.takes`, keyed by name. If two functions share a parameter, the first declaration is
+    used.
+    """
+    options: dict[str, Declared] = {}
+    for function in task.takes():
+        declarations = declared(function)
+        passes_options_on = False
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                passes_options_on = True
+            # `calque evaluate` declares the attributes of `Inputs` itself.
+            if parameter.kind is parameter.KEYWORD_ONLY and parameter.name not in FIELDS:
+                options.setdefault(parameter.name, declarations[parameter.name])
+        if function == task.from_files and not passes_options_on:
+            break  # `from_files` alone chooses the arguments of the remaining functions
+    return options
 
 
 def options_of_task(name: str) -> dict[str, Declared]:
-    """Return the options that a task's class defines, keyed by name."""
-    task = TASKS.load(name)
-    every: dict[str, Declared] = {}
-    for function in task.takes():
-        every = {**declared(function), **every}
-    return {option: every[option] for option in option_names(task)}
+    """Return the options that a task's class declares, keyed by name."""
+    return options_of_class(TASKS.load(name))
 
 
-def _row_of(name: str, kind: type[Task]) -> TaskRow:
-    summary = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ")
-    langs = ("langs",) if kind.languages == "pairs" else ()
-    of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit", "one_based")
-    options = (*langs, *of_words, *option_names(kind))
-    title = name.partition(":")[2]
-    return TaskRow(
-        name, summary, title, kind.files, options, kind.languages, reporting=kind.reporting
-    )
-
-
+# -- groups of options that `Words` and `Inputs` declare, and of files
+# --------------------------------------------------------------------------------------------------
 _LINKING = ("langs", "model", "symmetrize", "seed")
-_TRAINED = (
-    "seeds",
-    "tune",
-    "select",
-    "hidden",
-    "dropout",
-    "epochs",
-    "batch",
-    "learning_rate",
-    "patience",
-    "per_epoch",
-    "warmup",
-    "decay",
-    "clip",
-    "on_error",
-    "test_limit",
-    *_LINKING,
-)
+# The languages and links of a trained task are those of the parallel text for label projection.
+_TRAINED = ("test_limit", *_LINKING)
 _ANNOTATED = ("test", "train", "dev", "ceiling")
 
 
-def _tags(help: str, title: str) -> TaskRow:
-    options = (*_TRAINED, "head", "layers", "rename", "format", "unknown", "column", "one_based")
-    files = (*_ANNOTATED, "project", "links")
+def _row_of(name: str, kind: type[Task]) -> TaskRow:
+    """Return the row for a class from another package, which may use all of its inputs."""
+    summary = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ")
+    langs = ("langs",) if kind.languages == "pairs" else ()
+    of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit", "one_based")
+    title = name.partition(":")[2]
     return TaskRow(
-        "calque.tasks.tagging:Tagging", help, title, files, options, reporting=TRAINED_HEADS
+        name,
+        summary,
+        title,
+        kind.files,
+        (*langs, *of_words),
+        kind.languages,
+        reporting=kind.reporting,
+    )
+
+
+def _tags(help: str, title: str) -> TaskRow:
+    return TaskRow(
+        "calque.tasks.tagging:Tagging",
+        help,
+        title,
+        (*_ANNOTATED, "project", "links"),
+        (*_TRAINED, "one_based"),
+        reporting=TRAINED_HEADS,
     )
 
 
 def _labels(help: str, title: str) -> TaskRow:
-    options = (*_TRAINED, "head", "rename", "format", "pretokenized")
-    target = "calque.tasks.classification:Classification"
-    return TaskRow(target, help, title, _ANNOTATED, options, reporting=TRAINED_HEADS)
+    return TaskRow(
+        "calque.tasks.classification:Classification",
+        help,
+        title,
+        _ANNOTATED,
+        (*_TRAINED, "pretokenized"),
+        reporting=TRAINED_HEADS,
+    )
 
 
 TASKS: Table[TaskRow] = Table(
@@ -146,15 +157,7 @@ TASKS: Table[TaskRow] = Table(
             "Is the nearest word in the other language the translation in context?",
             "word retrieval",
             ("test", "train", "links", "train_links"),
-            (
-                *_LINKING,
-                "one_based",
-                "candidates",
-                "similarity",
-                "contextual",
-                "by_layer",
-                "pretokenized",
-            ),
+            (*_LINKING, "one_based", "by_layer", "pretokenized"),
             languages="pairs",
             reporting=RETRIEVAL,
         ),
@@ -164,7 +167,7 @@ TASKS: Table[TaskRow] = Table(
             "and mining scores.",
             "sentence retrieval",
             ("test", "dev"),
-            ("langs", "sentence_pooling", "prompt", "similarity", "k", "pretokenized"),
+            ("langs", "pretokenized"),
             languages="pairs",
             reporting=SENTENCES,
         ),
@@ -174,7 +177,7 @@ TASKS: Table[TaskRow] = Table(
             "and F1.",
             "word alignment",
             ("test", "links"),
-            ("langs", "seed", "method", "pretokenized", "one_based"),
+            ("langs", "seed", "pretokenized", "one_based"),
             languages="pairs",
             pretokenized=True,
             reporting=WORD_ALIGNMENT,
@@ -184,7 +187,7 @@ TASKS: Table[TaskRow] = Table(
             "Is a word's nearest same-language neighbour another occurrence of it?",
             "same-language consistency",
             ("test",),
-            ("langs", "letters", "seed", "pretokenized"),
+            ("langs", "seed", "pretokenized"),
             reporting=CONSISTENCY,
         ),
         "ner": _tags("Named entity recognition: F1 over whole spans.", "named entities"),
@@ -201,7 +204,7 @@ TASKS: Table[TaskRow] = Table(
             "Dependency parsing: LAS and UAS without punctuation.",
             "parsing",
             _ANNOTATED,
-            (*_TRAINED, "upos", "layers", "arc", "label"),
+            _TRAINED,
             reporting=of_trained_heads("las"),
         ),
         "probing": TaskRow(
@@ -209,7 +212,7 @@ TASKS: Table[TaskRow] = Table(
             "Edge probing of spans and pairs of spans: micro-averaged F1, precision and recall.",
             "edge probing",
             _ANNOTATED,
-            (*_TRAINED, "probe", "width", "column", "subtypes"),
+            _TRAINED,
             reporting=of_trained_heads("f1"),
         ),
         "qa": TaskRow(
@@ -217,7 +220,7 @@ TASKS: Table[TaskRow] = Table(
             "Extractive question answering: F1 and exact match.",
             "question answering",
             _ANNOTATED,
-            (*_TRAINED, "max_answer"),
+            _TRAINED,
             reporting=of_trained_heads("f1"),
         ),
         "lexicon": TaskRow(
@@ -225,16 +228,7 @@ TASKS: Table[TaskRow] = Table(
             "Bilingual lexicon induction: precision at 1, 5 and 10, and mean reciprocal rank.",
             "bilingual lexicon",
             ("test", "text"),
-            (
-                "langs",
-                "similarity",
-                "candidates",
-                "max_candidates",
-                "entries",
-                "lower",
-                "on_error",
-                "pretokenized",
-            ),
+            ("langs", "pretokenized"),
             languages="pairs",
             one=("test",),
             reads="dictionary",
@@ -259,8 +253,14 @@ TASKS: Table[TaskRow] = Table(
 def users(name: str) -> Sequence[str]:
     """Return the tasks that accept a file or option, or an empty list if all tasks or no tasks
     accept it.
+
+    Only names that are not in `FIELDS` import the classes of the tasks, which takes seconds.
     """
-    tasks = [task for task, row in TASKS.items() if name in row.takes]
+    tasks = []
+    for task, row in TASKS.items():
+        names = (*row.files, *row.input_options) if name in FIELDS else row.takes
+        if name in names:
+            tasks.append(task)
     return [] if len(tasks) == len(TASKS) else tasks
 
 
