@@ -334,10 +334,7 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
             yield
         return
     path = part_of(Path(os.path.realpath(name)), "lock")
-    with suppress(FileNotFoundError, NotADirectoryError):
-        about = os.lstat(path)
-        if not stat.S_ISREG(about.st_mode) or about.st_size:
-            raise _in_the_way(path)  # lock files are empty; this one would be removed with the lock
+    _check_lock_file(path)
     if _refuses_files(path.parent):
         raise OutputError(
             f"{fspath(out)}: cannot be written, because no file can be created next to it"
@@ -362,6 +359,17 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         with suppress(OSError):  # a folder can contain other files
             for folder in new_folders:
                 folder.rmdir()
+
+
+def _check_lock_file(path: Path) -> None:
+    """Raise an error if the path of a lock file belongs to another file, which would be removed
+    with the lock.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError):
+        about = os.lstat(path)
+        # Lock files are empty.
+        if not stat.S_ISREG(about.st_mode) or about.st_size:
+            raise _in_the_way(path)
 
 
 def _acquire(lock: FileLock, path: Path) -> None:
@@ -463,12 +471,7 @@ def unwritten(error: BaseException | None) -> str | None:
     reason = None
     for cause in causes(error):
         library_numbers = [int(number) for number in _NUMBER.findall(str(cause))]
-        numbers = list(library_numbers)
-        if isinstance(cause, OSError) and cause.errno is not None:
-            numbers.insert(0, cause.errno)
-        if isinstance(cause, OSError) and _NUMPY.search(str(cause)):
-            numbers.append(errno.ENOSPC)
-        for number in numbers:
+        for number in _error_numbers(cause, library_numbers):
             if number in _FULL:
                 return _FULL[number]
         # ENOENT is about a missing input file, and an `OSError` can also be about an input; neither
@@ -480,9 +483,20 @@ def unwritten(error: BaseException | None) -> str | None:
     return reason
 
 
-def is_text(path: Path) -> bool:
-    """Return whether a path is valid UTF-8, which libraries written in Rust and C++ require."""
-    return fspath(path).encode("utf-8", "replace").decode() == fspath(path)
+def _error_numbers(cause: BaseException, library_numbers: list[int]) -> list[int]:
+    """Return the error numbers of the system that an error reports.
+
+    Args:
+        library_numbers: numbers in the message of the error, as libraries in Rust and C++ write
+            them.
+    """
+    numbers = list(library_numbers)
+    if isinstance(cause, OSError) and cause.errno is not None:
+        numbers.insert(0, cause.errno)
+    # NumPy reports a full disk without a number.
+    if isinstance(cause, OSError) and _NUMPY.search(str(cause)):
+        numbers.append(errno.ENOSPC)
+    return numbers
 
 
 def finished(path: str | PathLike[str]) -> Path:
@@ -519,10 +533,10 @@ def read_json_object(path: Path, fact: str) -> dict[str, Any]:
 
 
 def json_text(
-    value: Any,
+    value: object,
     *,
     undefined: Literal["null", "refuse", "name"] = "null",
-    default: Callable[[Any], Any] | None = None,
+    default: Callable[[object], object] | None = None,
     **options: Any,
 ) -> str:
     """Return a value as strict JSON, which contains no NaN and no infinity; every module of calque
@@ -541,7 +555,7 @@ def json_text(
         OutputError: a number is not finite, and `undefined` is "refuse".
     """
 
-    def converted(other: Any) -> Any:
+    def converted(other: object) -> object:
         if isinstance(other, np.generic | np.ndarray):
             return other.tolist()
         if default is None:
@@ -556,8 +570,8 @@ def json_text(
 
 
 def _finite(
-    value: Any, undefined: str, converted: Callable[[Any], Any], place: tuple[str, ...]
-) -> Any:
+    value: object, undefined: str, converted: Callable[[object], object], place: tuple[str, ...]
+) -> object:
     """Return a copy of a value in which numbers that are not finite are replaced; see
     `json_text`.
     """
@@ -566,7 +580,7 @@ def _finite(
     if isinstance(value, float):
         return value if math.isfinite(value) else _replaced(value, undefined, place)
     if isinstance(value, dict):
-        copy: dict[Any, Any] = {}
+        copy: dict[object, object] = {}
         for key, item in value.items():
             name = str(key) if isinstance(key, float) else key  # JSON has no NaN as key
             copy[name] = _finite(item, undefined, converted, (*place, str(key)))

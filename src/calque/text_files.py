@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from io import BufferedIOBase, BufferedReader
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import pyarrow as pa
 
@@ -95,15 +95,8 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
         InputError: the file cannot be opened, or its compressed data is corrupt or truncated.
     """
     try:
-        with open(path, "rb") as file:
-            compression = _compression(file.peek(6), path)
-            if compression is None:
-                yield file
-            elif compression == ".xz":
-                with lzma.open(file) as stream:
-                    yield stream
-            else:
-                yield BufferedReader(pa.CompressedInputStream(file, _CODECS[compression]))
+        with open(path, "rb") as file, _decompressed(file, path) as stream:
+            yield stream
     except (EOFError, lzma.LZMAError, OSError) as error:
         # Errors of the system have a number, unlike those that codecs raise for corrupt data.
         if isinstance(error, OSError) and error.errno is not None:
@@ -114,6 +107,20 @@ def unpacked(path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
         raise InputError(
             f"compressed data is corrupt or truncated ({error}); download it again", path=path
         ) from error
+
+
+@contextmanager
+def _decompressed(file: BufferedReader, path: str | PathLike[str]) -> Iterator[BufferedIOBase]:
+    """Return the stream of decompressed bytes of an open file, see `unpacked`."""
+    compression = _compression(file.peek(6), path)
+    if compression is None:
+        yield file
+    elif compression == ".xz":
+        # Arrow has no codec for xz.
+        with lzma.open(file) as stream:
+            yield stream
+    else:
+        yield BufferedReader(pa.CompressedInputStream(file, _CODECS[compression]))
 
 
 def _compression(start: bytes, path: str | PathLike[str]) -> str | None:
@@ -287,6 +294,20 @@ def flaw_of_bytes(raw: bytes, number: int, path: str | PathLike[str] | None = No
         )
         return Flaw(number, NOT_UTF8, fact, path)
     return None
+
+
+def is_unicode(value: object) -> TypeGuard[str]:
+    """Return whether a value is valid Unicode text, which libraries written in Rust and C++
+    require. Strings in JSON, and names of files, can contain unpaired surrogates, which are
+    invalid.
+    """
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _likely_encoding(raw: bytes) -> str:

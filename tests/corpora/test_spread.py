@@ -86,7 +86,7 @@ def test_the_check_of_a_file_stops_at_its_first_pair(tmp_path, monkeypatch):
     )
     (tmp_path / "t.tsv").write_text("no tab\n" + "a b\tx y\n" * 5000, encoding="utf-8")
     parallel.check_parallel(tmp_path / "t.tsv", langs=LANGS)
-    assert segmented == [2]
+    assert segmented == [1, 2]
     (tmp_path / "none.tsv").write_text("no tab\n\tx\n", encoding="utf-8")
     with pytest.raises(
         InputError, match="no sentence pair could be read: 1 × missing column.*, 1 × empty source"

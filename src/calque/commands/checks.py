@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from os import fspath
 from pathlib import Path
 from tempfile import TemporaryFile
 
 from calque.corpora.languages import name_and_path
 from calque.errors import SettingError
-from calque.storage import check_links, is_text
+from calque.storage import check_links
+from calque.text_files import is_unicode
 
 
 def output_file(
@@ -57,7 +59,7 @@ def output_folder(option: str, path: Path | None, inputs: Iterable[str | Path | 
     if path is None:
         return
     with _writable(option, path, "folder", path.is_dir, inputs, ()):
-        if not is_text(path.absolute()):
+        if not is_unicode(fspath(path.absolute())):
             raise SettingError(
                 f"{option} {path}: the name must be UTF-8, which libraries that write weights "
                 "require"

@@ -105,17 +105,15 @@ def find_columns(
     header = None
     if len(rows) > 2 and any(_names_numbers(rows, column) for column in range(width)):
         header, rows = number, rows[1:]
-    numbers = tuple(column for column in range(width) if _all_match(_NUMBER, rows, column))
+    numbers = _matching_columns(_NUMBER, rows, range(width))
     # A column of word links (`0-0 1-2`) is not a text either, but it may follow the texts.
-    texts = []
-    for column in range(width):
-        if column not in numbers and not _all_match(LINK_LIKE, rows, column):
-            texts.append(column)
+    not_texts = {*numbers, *_matching_columns(LINK_LIKE, rows, range(width))}
+    texts = [column for column in range(width) if column not in not_texts]
     if len(texts) >= 2:
         return Columns((texts[0], texts[1]), numbers, header)
     # One text beside a column of scores is probably half of a file; integers may be words.
-    has_scores = any(_all_match(_FRACTION, rows, column) for column in numbers)
-    if len(texts) == 1 and len(numbers) == width - 1 and has_scores:
+    is_half = len(texts) == 1 and len(numbers) == width - 1
+    if is_half and _matching_columns(_FRACTION, rows, numbers):
         fact = (
             f"column {numbers[0] + 1} contains only numbers, expected two texts; is a column "
             "missing?"
@@ -147,6 +145,13 @@ def _names_numbers(rows: Sequence[tuple[int, Sequence[str]]], column: int) -> bo
     return _all_match(_NUMBER, rows[1:], column)
 
 
+def _matching_columns(
+    pattern: re.Pattern[str], rows: Sequence[tuple[int, Sequence[str]]], columns: Iterable[int]
+) -> tuple[int, ...]:
+    """Return those of the columns in which `_all_match` holds."""
+    return tuple(column for column in columns if _all_match(pattern, rows, column))
+
+
 def _all_match(
     pattern: re.Pattern[str], rows: Sequence[tuple[int, Sequence[str]]], column: int
 ) -> bool:
@@ -173,12 +178,7 @@ def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator
     """
     head, lines = peeked(read_lines(path))
     rows = [(number, line.split("\t")) for number, line in head]
-    widths = {len(cells) for _, cells in rows}
-    if len(widths) != 1 or widths == {1}:
-        yield from lines
-        return
-    (width,) = widths
-    texts = [column for column in range(width) if not _all_match(_NUMBER, rows, column)]
+    texts = _columns_without_numbers(rows)
     # With one or two lines, a tab may be part of the text.
     if one_side and len(texts) > 1 and len(rows) > 2:
         fact = (
@@ -190,12 +190,25 @@ def text_lines(path: str | PathLike[str], *, one_side: bool = False) -> Iterator
         yield from lines
         return
     (text_column,) = texts
+    _, first_cells = rows[0]
     message = (
         f"{fspath(path)}: the text is read from column {text_column + 1}; the other columns "
         "contain only numbers"
     )
     warnings.warn(CalqueWarning(message), stacklevel=2)
-    yield from _cells_of_column(lines, text_column, width, path)
+    yield from _cells_of_column(lines, text_column, len(first_cells), path)
+
+
+def _columns_without_numbers(rows: Sequence[tuple[int, Sequence[str]]]) -> list[int]:
+    """Return the columns that do not contain only numbers. The list is empty if there is one
+    column, or if the rows differ in their number of columns; tabs are then part of the text.
+    """
+    widths = {len(cells) for _, cells in rows}
+    if len(widths) != 1 or widths == {1}:
+        return []
+    (width,) = widths
+    numbers = _matching_columns(_NUMBER, rows, range(width))
+    return [column for column in range(width) if column not in numbers]
 
 
 def _cells_of_column(
@@ -265,10 +278,7 @@ class Entries:
             return self._from_columns(cells, number)
         fields = line.split()
         if self._first_is_score or self._last_is_score:
-            if self._first_is_score:
-                fields = fields[1:]
-            if self._last_is_score:
-                fields = fields[:-1]
+            fields = self._without_scores(fields)
             words = [*fields[:1], " ".join(fields[1:])]
         elif len(fields) > 2 and (_is_fraction(fields[0]) or _is_fraction(fields[-1])):
             fact = (
@@ -282,6 +292,14 @@ class Entries:
         if len(words) != 2 or not all(words):
             return _flaw_of_width(1, number)
         return words[0], words[1]
+
+    def _without_scores(self, fields: list[str]) -> list[str]:
+        """Return the fields of a line without those that are a number in every line."""
+        if self._first_is_score:
+            fields = fields[1:]
+        if self._last_is_score:
+            fields = fields[:-1]
+        return fields
 
     def _from_columns(self, cells: list[str], number: int) -> tuple[str, str] | Flaw:
         source, target = self._columns.texts

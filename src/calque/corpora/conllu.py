@@ -28,6 +28,7 @@ from calque.text_files import Flaw
 _WIDTH = 10  # number of columns
 _FORM, _UPOS, _XPOS, _HEAD, _RELATION = 1, 3, 4, 6, 7
 _TAG_COLUMNS = {"upos": _UPOS, "xpos": _XPOS}
+_WORD = re.compile(r"[0-9]{1,9}")
 #: number of a word (`1`), of a multiword token (`1-2`) or of an empty node (`1.1`)
 WORD_NUMBER = re.compile(r"[0-9]{1,9}(?:[-.][0-9]{1,9})?")
 
@@ -159,8 +160,7 @@ def _heads(sentence: Words) -> list[int] | Flaw:
     heads = []
     for row, line in zip(sentence.rows, sentence.lines, strict=True):
         head = row[_HEAD]
-        is_number = head.isascii() and head.isdigit() and len(head) < 10
-        if not is_number or int(head) > len(words):
+        if not _WORD.fullmatch(head) or int(head) > len(words):
             fact = (
                 f"the head of {row[_FORM]!r:.40} is {head!r:.20}, expected 0 or a word number from "
                 f"1 to {len(words)}; is a row missing?"

@@ -94,13 +94,9 @@ def _sentence(row: list[str], number: int, lang: str) -> TaggedSentence | Flaw:
         )
         return Flaw(number, "not slots", fact)
     slots = _slots(slot_column)
-    for start, end, name in slots:
-        if not start < end <= len(text):
-            fact = (
-                f"the slot {start}:{end}:{name[:40]} is not within the {len(text)} characters of "
-                "the text; was the text changed?"
-            )
-            return Flaw(number, "slot not in the text", fact)
+    flaw = _flaw_of_slots(slots, text, number)
+    if flaw is not None:
+        return flaw
     tokenization = row[4] if len(row) > 4 else ""
     if not tokenization or tokenization.isspace():
         words = word_places(text, split_words(text, lang))
@@ -124,41 +120,53 @@ def _slots(column: str) -> list[Slot]:
     return slots
 
 
+def _flaw_of_slots(slots: Sequence[Slot], text: str, number: int) -> Flaw | None:
+    """Return a `Flaw` for the first slot that is not within the text of line `number`, or None."""
+    for start, end, name in slots:
+        if not start < end <= len(text):
+            fact = (
+                f"the slot {start}:{end}:{name[:40]} is not within the {len(text)} characters of "
+                "the text; was the text changed?"
+            )
+            return Flaw(number, "slot not in the text", fact)
+    return None
+
+
 def _tags(words: Sequence[Span], slots: Sequence[Slot]) -> tuple[list[str], int]:
     """Return the BIO tag of each word, and the number of slots that had to be repaired."""
     tags, repaired = ["O"] * len(words), 0
     # Earlier slots have precedence over later ones, whatever their order in the file.
-    for start, end, name in sorted(slots):
-        inside = [k for k, (first, last) in enumerate(words) if first < end and last > start]
+    for slot in sorted(slots):
+        inside = _words_in(slot, words)
         free = [k for k in inside if tags[k] == "O"]
-        cuts_a_word = any(words[k][0] < start or words[k][1] > end for k in inside)
-        if cuts_a_word or len(free) < len(inside) or not inside:
+        is_whole = bool(inside) and _ends_at_words(slot, [words[k] for k in inside])
+        if not is_whole or len(free) < len(inside):
             repaired += 1
         for k in free:
             prefix = "B" if k == free[0] else "I"
-            tags[k] = f"{prefix}-{name}"
+            tags[k] = f"{prefix}-{slot.name}"
     return tags, repaired
+
+
+def _words_in(slot: Slot, words: Sequence[Span]) -> list[int]:
+    """Return the indices of the words that overlap a slot."""
+    return [k for k, (start, end) in enumerate(words) if start < slot.end and end > slot.start]
+
+
+def _ends_at_words(slot: Slot, words: Sequence[Span]) -> bool:
+    """Return whether a slot contains the whole of each word that overlaps it."""
+    return all(slot.start <= start and end <= slot.end for start, end in words)
 
 
 def _token_spans(text: str, tokenization: str) -> list[Span] | str:
     """Return the spans of the tokens in the text, in characters, or an error message if the
     tokenization is invalid.
     """
-    tokens, spans = [], []
     try:
-        first = json.loads(tokenization)["tokenizations"][0]
-        for token in first["tokens"]:
-            tokens.append(_plain(str(token)))
-        for span in first["tokenSpans"]:
-            start = int(span["start"])
-            spans.append((start, start + int(span["length"])))
+        tokens, spans = _parsed(tokenization)
     except (ValueError, LookupError, TypeError, RecursionError, OverflowError):
         return "the last column must be empty, or JSON with tokenizations, tokens and tokenSpans"
-    sizes = accumulate((len(character.encode()) for character in text), initial=0)
-    character_at = {size: k for k, size in enumerate(sizes)}  # index of the character at each byte
-    # A position inside a character becomes −1, which no span in order has.
-    from_bytes = [(character_at.get(start, -1), character_at.get(end, -1)) for start, end in spans]
-    for candidate in (spans, from_bytes):
+    for candidate in (spans, _from_bytes(spans, text)):
         words = [text[start:end] for start, end in candidate]
         if not _in_order(candidate) or not all(word.strip() for word in words):
             continue
@@ -168,6 +176,26 @@ def _token_spans(text: str, tokenization: str) -> list[Span] | str:
         "the tokens in the last column do not match the text at tokenSpans; empty the column to "
         "ignore them"
     )
+
+
+def _parsed(tokenization: str) -> tuple[list[str], list[Span]]:
+    """Return the tokens in a tokenization column, in the form of `_plain`, and their spans."""
+    tokens, spans = [], []
+    first = json.loads(tokenization)["tokenizations"][0]
+    for token in first["tokens"]:
+        tokens.append(_plain(str(token)))
+    for span in first["tokenSpans"]:
+        start = int(span["start"])
+        spans.append((start, start + int(span["length"])))
+    return tokens, spans
+
+
+def _from_bytes(spans: Sequence[Span], text: str) -> list[Span]:
+    """Convert spans that count bytes of UTF-8 to spans that count characters."""
+    sizes = accumulate((len(character.encode()) for character in text), initial=0)
+    character_at = {size: k for k, size in enumerate(sizes)}  # index of the character at each byte
+    # A position inside a character becomes −1, which no span in order has.
+    return [(character_at.get(start, -1), character_at.get(end, -1)) for start, end in spans]
 
 
 def _in_order(spans: Sequence[Span]) -> bool:

@@ -4,7 +4,7 @@ JSON Lines, CSV): the format `hub` of parallel, tagged and labelled text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import NamedTuple, cast
 
@@ -82,22 +82,16 @@ def _text_columns(
     first_values: Mapping[str, list], langs: tuple[str, str], path: str | PathLike[str]
 ) -> tuple[TextColumn, TextColumn]:
     """Find the columns of the two texts, given the first values of each column."""
-    # A column of translations maps languages to texts: {"en": …, "de": …}.
-    for name, values in first_values.items():
-        translations = next((value for value in values if isinstance(value, dict)), {})
-        tags = best_matches(langs, translations)
-        if tags is not None:
-            return TextColumn(name, tags[0]), TextColumn(name, tags[1])
+    columns = _column_of_translations(first_values, langs)
+    if columns is not None:
+        return columns
     names = []
     for name, values in first_values.items():
         if any(isinstance(value, str) for value in values):
             names.append(name)
-    # Columns are named after the languages: `en`, or `sentence_eng_Latn` as in FLORES.
-    for prefix in ("", "sentence_", "text_"):
-        by_language = {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}
-        tags = best_matches(langs, by_language)
-        if tags is not None:
-            return TextColumn(by_language[tags[0]]), TextColumn(by_language[tags[1]])
+    columns = _columns_by_language(names, langs)
+    if columns is not None:
+        return columns
     for source, target in TEXT_COLUMNS:
         if source in names and target in names:
             return TextColumn(source), TextColumn(target)
@@ -106,6 +100,32 @@ def _text_columns(
         f"named {langs[0]} and {langs[1]}, or source and target: rename the columns",
         path=path,
     )
+
+
+def _column_of_translations(
+    first_values: Mapping[str, list], langs: tuple[str, str]
+) -> tuple[TextColumn, TextColumn] | None:
+    """Find a column that maps languages to texts, `{"en": …, "de": …}`."""
+    for name, values in first_values.items():
+        translations = next((value for value in values if isinstance(value, dict)), {})
+        tags = best_matches(langs, translations)
+        if tags is not None:
+            return TextColumn(name, tags[0]), TextColumn(name, tags[1])
+    return None
+
+
+def _columns_by_language(
+    names: Sequence[str], langs: tuple[str, str]
+) -> tuple[TextColumn, TextColumn] | None:
+    """Find two columns that are named after the languages: `en`, or `sentence_eng_Latn` as in
+    FLORES.
+    """
+    for prefix in ("", "sentence_", "text_"):
+        by_language = {name.removeprefix(prefix): name for name in names if name.startswith(prefix)}
+        tags = best_matches(langs, by_language)
+        if tags is not None:
+            return TextColumn(by_language[tags[0]]), TextColumn(by_language[tags[1]])
+    return None
 
 
 def _pair(
@@ -182,9 +202,9 @@ def read_tagged_rows(
         InputError: the data set cannot be read, or has no such columns.
     """
     data = open_rows(path)
-    words_name = _first_of(_WORDS, data.columns)
-    intent_name = _first_of(_INTENTS, data.columns)
-    tags_name = _first_of(_TAGS, data.columns) if column is None else str(column)
+    words_name = first_of(_WORDS, data.columns)
+    intent_name = first_of(_INTENTS, data.columns)
+    tags_name = first_of(_TAGS, data.columns) if column is None else str(column)
     if not data.columns:
         return
     if words_name is None or tags_name is None or tags_name not in data.columns:
@@ -207,7 +227,7 @@ def read_tagged_rows(
         )
 
 
-def _first_of(names: Sequence[str], columns: Sequence[str]) -> str | None:
+def first_of(names: Sequence[str], columns: Collection[str]) -> str | None:
     """Return the first of `names` that is also in `columns`, or None."""
     return next((name for name in names if name in columns), None)
 
@@ -232,19 +252,27 @@ def _tagged_sentence(
         fact = f"{n_words} words and {n_tags} tags, expected one tag for each word"
         return Flaw(number, "words without tags", fact)
     tag_names = [name_of(tag) for tag in tags]
-    for value in (*words, *tag_names, *intents):
-        if not isinstance(value, str):
-            fact = (
-                f"the value is {value!r:.40}, expected text, or a number whose name the data set "
-                "defines"
-            )
-            return Flaw(number, "value without a name", fact)
+    flaw = _flaw_of_type(number, [*words, *tag_names, *intents])
+    if flaw is not None:
+        return flaw
     checked_tags = cast("list[str]", tag_names)
     flaw = missing_value(words, checked_tags, [number] * len(words))
     if flaw is not None:
         return flaw
     intent = str(intents[0]) if intents else None
     return TaggedSentence(number, words, checked_tags, intent)
+
+
+def _flaw_of_type(number: int, values: Sequence[object]) -> Flaw | None:
+    """Return a `Flaw` for the first value in a row that is not text, or None."""
+    for value in values:
+        if not isinstance(value, str):
+            fact = (
+                f"the value is {value!r:.40}, expected text, or a number whose name the data set "
+                "defines"
+            )
+            return Flaw(number, "value without a name", fact)
+    return None
 
 
 # -- labelled text

@@ -6,7 +6,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import PathLike, fspath
-from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from calque.errors import InputError, SettingError, SkippedWarning
 from calque.text_files import Flaw, read_blocks
@@ -150,16 +150,3 @@ def read_json(path: str | PathLike[str]) -> Any:
     except (ValueError, RecursionError) as error:
         fact = f"not JSON ({error!s:.100}), expected one JSON object; is the file complete?"
         raise InputError(fact, path=path, line=getattr(error, "lineno", None)) from error
-
-
-def is_text(value: object) -> TypeGuard[str]:
-    """Return whether a value is valid Unicode text; strings in JSON can contain unpaired
-    surrogates, which are invalid.
-    """
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -50,23 +50,34 @@ def read_moses(
             last_line = _last_line([(number, (left, right)), *numbered])
             if last_line is None:
                 return
-            shorter, longer = (source, target) if left is None else (target, source)
+            shorter, longer = source, target
+            if right is None:
+                shorter, longer = target, source
             fact = (
                 f"{number - 1} lines, but {fspath(longer)} has {last_line}, expected the same "
                 "number; was only one of the files filtered?"
             )
             raise InputError(fact, path=shorter)
-        if isinstance(left, Flaw):
-            yield left
-        elif isinstance(right, Flaw):
-            yield right
-        elif right.strip():
-            yield RawPair(number, left, right)  # an empty source is reported by `read_parallel`
-        elif left.strip():
-            yield Flaw(number, "empty target", "the target side is empty, expected text", target)
-        else:
-            fact = "the line is blank in both files, expected a sentence pair"
-            yield Flaw(number, BLANK, fact, source)
+        yield _item(number, left, right, source, target)
+
+
+def _item(
+    number: int,
+    left: str | Flaw,
+    right: str | Flaw,
+    source: str | PathLike[str],
+    target: str | PathLike[str],
+) -> RawPair | Flaw:
+    """Return the sentence pair in one line of both files, or a `Flaw` if there is none."""
+    if isinstance(left, Flaw):
+        return left
+    if isinstance(right, Flaw):
+        return right
+    if right.strip():
+        return RawPair(number, left, right)  # an empty source is reported by `read_parallel`
+    if left.strip():
+        return Flaw(number, "empty target", "the target side is empty, expected text", target)
+    return Flaw(number, BLANK, "the line is blank in both files, expected a sentence pair", source)
 
 
 def _last_line(

@@ -27,6 +27,8 @@ from calque.text_files import Flaw
 
 AnyPath = str | PathLike[str]
 OnError = Literal["raise", "skip", "blank"]
+# arguments of `TableWriter.add`
+Row = tuple[Sequence[str], Sequence[str], Sequence[str | None], int, int]
 _REMEDY = 'read with on_error="skip"'  # for an unusable line
 #: formats that calque does not read, by suffix, with the remedy
 _UNSUPPORTED = {".po": "PO files are not supported; convert the file to TMX, e.g. with po2tmx"}
@@ -61,15 +63,14 @@ def find_source(
     if name.startswith(PREFIX):
         return Source([name], format if is_path(format) else "hub")
     try:
-        # A path that does not exist may be the common prefix of two files.
         exists = os.path.exists(name)
-        if format == "moses" or (format == AUTO and not exists):
-            pair = moses_files(name, langs)
-            if len(pair) == 2:
-                return Source(pair, "moses")
+        pair = moses_files(name, langs)
     except ValueError as error:  # the path contains a NUL
         raise InputError(f"not a valid path ({error})") from error
+    # A path that does not exist may be the common prefix of two files.
     if format == "moses" or not exists:
+        if len(pair) == 2 and format in (AUTO, "moses"):
+            return Source(pair, "moses")
         raise _missing_file(name, langs)
     unsupported = _UNSUPPORTED.get(FileHead(name).suffix)
     if format == AUTO and unsupported is not None:
@@ -160,10 +161,7 @@ def read_parallel(
         MissingExtraError: a library that the format requires is not installed.
     """
     langs = two_languages(langs)
-    if on_error not in get_args(OnError):
-        raise SettingError(f"on_error must be 'raise', 'skip' or 'blank', got {on_error!r}")
-    if limit is not None and limit < 0:
-        raise SettingError(f"limit must be at least 0, got {limit}")
+    _check_settings(on_error, limit)
     source = find_source(path, langs, format)
     content = _opened(source, langs)
     # A saved corpus is already segmented, and its unusable lines were counted when it was saved.
@@ -176,22 +174,42 @@ def read_parallel(
     writer = TableWriter(content.columns, lines=keep_lines, texts=content.texts)
     with bar(None, unit=" lines", show=progress) as progress_bar:
         for item in _chosen_items(content.items, on_error, limit, skipped, path):
-            row = _segmented(item, split, writer.width) if isinstance(item, RawPair) else item
-            if not isinstance(row, Flaw | Omission):
+            row = _segmented(item, split, writer.width)
+            if isinstance(row, Flaw | Omission):
+                _leave_out(row, on_error, skipped, path)
+                row = _blank_row(row, on_error)
+            if row is not None:
                 writer.add(*row)
-            elif isinstance(row, Flaw) and on_error == "raise":
-                raise row.error(path, _REMEDY)
-            else:
-                skipped.count(row, path)
-                # Omitted units of TMX files have no line of their own, unlike a header.
-                if on_error == "blank" and (isinstance(row, Flaw) or row.reason == HEADER):
-                    writer.add((), (), (), row.line, 0)
             progress_bar.update()
     if not writer.n_rows and limit != 0:
         raise _nothing_read(content, skipped, path)
     return ParallelCorpus(
         writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=path
     )
+
+
+def _check_settings(on_error: OnError, limit: int | None) -> None:
+    """Raise a `SettingError` if a setting of `read_parallel` has an invalid value."""
+    if on_error not in get_args(OnError):
+        raise SettingError(f"on_error must be 'raise', 'skip' or 'blank', got {on_error!r}")
+    if limit is not None and limit < 0:
+        raise SettingError(f"limit must be at least 0, got {limit}")
+
+
+def _leave_out(item: Flaw | Omission, on_error: OnError, skipped: Skipped, path: str) -> None:
+    """Count an unusable item, or raise an error if `on_error` is "raise"; an `Omission` is always
+    counted.
+    """
+    if isinstance(item, Flaw) and on_error == "raise":
+        raise item.error(path, _REMEDY)
+    skipped.count(item, path)
+
+
+def _blank_row(item: Flaw | Omission, on_error: OnError) -> Row | None:
+    """Return the row that replaces an unusable item, or None if the item is left out."""
+    # Omitted units of TMX files have no line of their own, unlike a header.
+    has_line = isinstance(item, Flaw) or item.reason == HEADER
+    return ((), (), (), item.line, 0) if on_error == "blank" and has_line else None
 
 
 def check_parallel(path: AnyPath, *, langs: tuple[str, str], format: str | None = None) -> None:
@@ -208,7 +226,7 @@ def check_parallel(path: AnyPath, *, langs: tuple[str, str], format: str | None 
     split = [splitter(lang, pretokenized=True) for lang in langs]
     skipped = Skipped()
     for item in content.items:
-        row = _segmented(item, split, None) if isinstance(item, RawPair) else item
+        row = _segmented(item, split, None)
         if not isinstance(row, Flaw | Omission):
             return
         skipped.count(row, source.paths[0])
@@ -238,10 +256,8 @@ def _usable(
     are counted, and do not count towards the limit.
     """
     for item in items:
-        if isinstance(item, Omission) or (isinstance(item, Flaw) and on_error == "skip"):
-            skipped.count(item, path)
-        elif isinstance(item, Flaw) and on_error == "raise":
-            raise item.error(path, _REMEDY)
+        if isinstance(item, Omission) or (isinstance(item, Flaw) and on_error != "blank"):
+            _leave_out(item, on_error, skipped, path)
         else:
             yield item
 
@@ -259,13 +275,16 @@ def _without_blank_end(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _segmented(
-    pair: RawPair, split: Sequence[Callable[[str], Sequence[str]]], width: int | None
-) -> tuple[Sequence[str], Sequence[str], Sequence[str | None], int, int] | Flaw:
-    """Return a row for `TableWriter.add`, or a `Flaw` if the pair is unusable.
+    pair: Item, split: Sequence[Callable[[str], Sequence[str]]], width: int | None
+) -> Row | Flaw | Omission:
+    """Return a row for `TableWriter.add`, or a `Flaw` if the pair is unusable. Items that are not a
+    pair are returned unchanged.
 
     Args:
         width: maximum number of extra columns; None if it is unknown.
     """
+    if not isinstance(pair, RawPair):
+        return pair
     source, target = split[0](pair.source), split[1](pair.target)
     if not source or not target:
         side = "target" if source else "source"

@@ -13,7 +13,7 @@ import numpy as np
 from calque.annotated import Labels, ProbeText, TaggedText, Treebank
 from calque.corpora.conllu import read_treebank
 from calque.corpora.file_head import FileHead
-from calque.corpora.lines import Losses, OnError, is_text, json_lines
+from calque.corpora.lines import Losses, OnError, json_lines
 from calque.corpora.readers import TAGGED, recognised
 from calque.corpora.tagged import read_tagged
 from calque.errors import InputError
@@ -21,7 +21,7 @@ from calque.offsets import offsets_of
 from calque.segment import split_spaces
 from calque.spans import names_without_spans, span_table
 from calque.text import Sentences
-from calque.text_files import Flaw, read_lines
+from calque.text_files import Flaw, is_unicode, read_lines
 
 Annotation = Literal["edges", "conllu", "tags"]
 
@@ -111,20 +111,11 @@ def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
     """Build a target from each word (`pos`) or each tagged span (`entities`); by default, the tags
     determine the probe.
     """
-    names, n_words = text.tags.names, int(text.sentences.lengths().sum())
-    has_spans = any(name.startswith("B-") for name in names)
-    probe = probe or ("entities" if has_spans else "pos")
-    if has_spans != (probe == "entities"):
-        tags = ", ".join(name for name in names if name != "O")[:80] or "no tag but O"
-        expected = "spans, such as B-PER, I-PER, O"
-        if has_spans:
-            expected = "tags without spans (try --probe entities)"
-        raise InputError(
-            f"has the tags {tags}; expected {expected} for the probe {probe}", path=text.path
-        )
+    names = text.tags.names
+    probe = _probe_of_tags(text, probe)
     offsets = offsets_of(text.sentences.lengths())
     if probe == "pos":
-        places = np.arange(n_words)
+        places = np.arange(offsets[-1])
         return _one_label(text, offsets, [(places, places + 1)], text.tags, probe)
     other_tags = names_without_spans(names)
     if other_tags:
@@ -136,6 +127,27 @@ def of_tags(text: TaggedText, probe: str | None = None) -> ProbeText:
     spans = span_table(text.tags.codes, names, offsets)
     labels = Labels(spans.type, spans.types)
     return _one_label(text, offsets, [(spans.start, spans.end)], labels, probe)
+
+
+def _probe_of_tags(text: TaggedText, probe: str | None) -> str:
+    """Return the probe, `pos` or `entities`; by default, the one that the tags determine.
+
+    Raises:
+        InputError: the tags are not those that the probe requires.
+    """
+    names = text.tags.names
+    has_spans = any(name.startswith("B-") for name in names)
+    if probe is None:
+        return "entities" if has_spans else "pos"
+    if has_spans == (probe == "entities"):
+        return probe
+    tags = ", ".join(name for name in names if name != "O")[:80] or "no tag but O"
+    expected = "spans, such as B-PER, I-PER, O"
+    if has_spans:
+        expected = "tags without spans (try --probe entities)"
+    raise InputError(
+        f"has the tags {tags}; expected {expected} for the probe {probe}", path=text.path
+    )
 
 
 def of_treebank(bank: Treebank) -> ProbeText:
@@ -230,7 +242,7 @@ def _sentence(number: int, value: object, width: int) -> tuple[list[str], list[T
         fact = "not a JSON object, expected one per line; is the file complete?"
         return Flaw(number, "no JSON object", fact)
     text, items = value.get("text"), value.get("targets")
-    if not is_text(text) or not isinstance(items, list):
+    if not is_unicode(text) or not isinstance(items, list):
         keys = ", ".join(map(str, value))
         fact = f"the object has the keys {keys:.80}, expected a text and a list of targets"
         return Flaw(number, "no targets", fact)

@@ -103,8 +103,16 @@ def _open(datasets: Any, path: str) -> Any:
         data = datasets.load_from_disk(str(folder))
     else:
         data = datasets.load_dataset(name, config, streaming=folder.is_dir())
-    if not isinstance(data, dict):
-        return data
+    return _split_of(data, name, split, path) if isinstance(data, dict) else data
+
+
+def _split_of(data: dict[str, Any], name: str, split: str | None, path: str) -> Any:
+    """Return one split of a data set, by default `train` or the only split.
+
+    Raises:
+        InputError: there is no such split, or the data set has several splits, none of which is
+            `train`.
+    """
     if split is None and "train" in data:
         split = "train"
     elif split is None and len(data) == 1:

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from os import PathLike, fspath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from calque.corpora.lines import (
     OnError,
     Skipped,
     SkippedWarning,
-    is_text,
     read_json,
 )
 from calque.corpora.rows import open_rows
@@ -27,7 +26,7 @@ from calque.errors import InputError
 from calque.offsets import offsets_of, overlapped, ranges
 from calque.segment import splitter, word_places
 from calque.text import Sentences
-from calque.text_files import Flaw
+from calque.text_files import Flaw, is_unicode
 
 _SHAPE = (
     "data[].paragraphs[] with context and qas[], where qas[] has question and answers[] with text "
@@ -149,14 +148,11 @@ def read_questions(
     passages = _Passages(split)
     questions, owner, counts, answers = [], [], [], []
     spans: list[tuple[int, int]] = []
-    items = _rows(path) if FileHead(path).is_data_set else _items(path)
-    for question in losses.kept(_checked(place, passage, asked) for place, passage, asked in items):
+    for question in losses.kept(_questions(path)):
         words = split(question.text)
         passage = passages.index(question.passage)
         if not words or passage is None:
-            what = "passage" if words else "question"
-            fact = f"the {what} has no words"
-            losses.take(Flaw(0, f"{what} without words", fact, place=question.place))
+            losses.take(_flaw_without_words("passage" if words else "question", question))
             continue
         answer_spans = [passages.span(passage, answer) for answer in question.answers]
         if None in answer_spans:
@@ -171,12 +167,7 @@ def read_questions(
         answers += [answer.text for answer in question.answers]
         spans += [span or (-1, -1) for span in answer_spans]
     losses.settle(len(owner))
-    if misplaced.counts:
-        message = (
-            f"{fspath(path)}: {misplaced}: training ignores these answers; evaluation uses their "
-            "text"
-        )
-        warnings.warn(SkippedWarning(message, misplaced.counts, misplaced.first), stacklevel=2)
+    _warn_of_misplaced(misplaced, path)
     return QuestionText(
         passages=Sentences.of(passages.words, lang),
         written=tuple(passages.texts),
@@ -188,6 +179,21 @@ def read_questions(
         spans=np.array(spans, np.int32),
         path=fspath(path),
     )
+
+
+def _flaw_without_words(part: str, question: _Question) -> Flaw:
+    """Return a `Flaw` for a question of which one part, the question or the passage, is empty."""
+    return Flaw(0, f"{part} without words", f"the {part} has no words", place=question.place)
+
+
+def _warn_of_misplaced(misplaced: Skipped, path: str | PathLike[str]) -> None:
+    """Warn about answers that are not at their position in the passage, if there are any."""
+    if misplaced.counts:
+        message = (
+            f"{fspath(path)}: {misplaced}: training ignores these answers; evaluation uses their "
+            "text"
+        )
+        warnings.warn(SkippedWarning(message, misplaced.counts, misplaced.first), stacklevel=3)
 
 
 class _Passages:
@@ -250,6 +256,13 @@ def _misplaced(passage: str, answer: _Answer) -> str:
     )
 
 
+def _questions(path: str | PathLike[str]) -> Iterator[_Question | Flaw | Omission]:
+    """Yield the questions of a JSON file or of a data set."""
+    items = _rows(path) if FileHead(path).is_data_set else _items(path)
+    for place, passage, asked in items:
+        yield _checked(place, passage, asked)
+
+
 def _rows(path: str | PathLike[str]) -> Iterator[_Item]:
     """Yield the question in each row of a data set."""
     for number, row in open_rows(path).rows:
@@ -267,13 +280,19 @@ def _items(path: str | PathLike[str]) -> Iterator[_Item]:
     try:
         for a, article in enumerate(document["data"]):
             for p, paragraph in enumerate(article["paragraphs"]):
-                place = f"data[{a}].paragraphs[{p}]: "
-                for q, asked in enumerate(paragraph["qas"]):
-                    yield f"data[{a}].paragraphs[{p}].qas[{q}]", paragraph["context"], asked
+                place = f"data[{a}].paragraphs[{p}]"
+                yield from _items_of_paragraph(place, paragraph)
     except (KeyError, TypeError) as error:
+        prefix = f"{place}: " if place else ""
         raise InputError(
-            f"{place}not in SQuAD's JSON format ({error!r:.60}), expected {_SHAPE}", path=path
+            f"{prefix}not in SQuAD's JSON format ({error!r:.60}), expected {_SHAPE}", path=path
         ) from error
+
+
+def _items_of_paragraph(place: str, paragraph: dict[str, Any]) -> Iterator[_Item]:
+    """Yield the questions on one passage; missing keys raise a `KeyError`."""
+    for q, asked in enumerate(paragraph["qas"]):
+        yield f"{place}.qas[{q}]", paragraph["context"], asked
 
 
 def _checked(place: str, passage: object, asked: object) -> _Question | Flaw | Omission:
@@ -284,7 +303,7 @@ def _checked(place: str, passage: object, asked: object) -> _Question | Flaw | O
         return Omission(0, "no answer in the passage (SQuAD 2.0)", place)
     answers = _answers(asked)
     question = asked.get("question") if isinstance(asked, dict) else None
-    if answers and passage and question and is_text(passage) and is_text(question):
+    if answers and passage and question and is_unicode(passage) and is_unicode(question):
         return _Question(place, passage, question, answers)
     fact = (
         f"is {asked!r:.80}, expected a question, and answers with text and answer_start (at least "
@@ -303,7 +322,7 @@ def _answers(asked: object) -> list[_Answer]:
             return []
         text, start = item.get("text"), item.get("answer_start")
         # A boolean is also an instance of int, but is no position.
-        if not text or not is_text(text) or type(start) is not int or start < 0:
+        if not text or not is_unicode(text) or type(start) is not int or start < 0:
             return []
         answers.append(_Answer(text, start))
     return answers

@@ -82,11 +82,20 @@ class TableWriter:
             if names is None:
                 names = self._default_names(max((len(row.extra) for row in rows), default=0))
             self.width = len(names)
-            fields = [("source", WORDS), ("target", WORDS)]
-            fields += [(name, pa.string()) for name in names]
-            if self._keep_lines:
-                fields.append((LINE, pa.int64()))
-            self._batches = Batches(pa.schema(fields))
+            self._batches = Batches(self._schema(names))
+        batch = pa.RecordBatch.from_arrays(self._columns(rows), schema=self._batches.schema)
+        self._batches.add(batch)
+
+    def _schema(self, names: Sequence[str]) -> pa.Schema:
+        """Return the schema of a table with the given names of extra columns."""
+        fields = [("source", WORDS), ("target", WORDS)]
+        fields += [(name, pa.string()) for name in names]
+        if self._keep_lines:
+            fields.append((LINE, pa.int64()))
+        return pa.schema(fields)
+
+    def _columns(self, rows: Sequence[_Row]) -> list[pa.Array]:
+        """Return the columns of a batch, in the order of `_schema`."""
         columns = [from_words(row.source for row in rows), from_words(row.target for row in rows)]
         for column in range(self.width or 0):
             # The last cells of a row may be missing.
@@ -94,7 +103,7 @@ class TableWriter:
             columns.append(pa.array(cells, pa.string()))
         if self._keep_lines:
             columns.append(pa.array([row.line for row in rows], pa.int64()))
-        self._batches.add(pa.RecordBatch.from_arrays(columns, schema=self._batches.schema))
+        return columns
 
     def _default_names(self, n: int) -> list[str]:
         """Return the names of `n` extra columns, which are numbered by their place in the file."""

@@ -54,8 +54,29 @@ def read_elements(
         InputError: the XML is not well-formed, has another root element, or has undeclared or
             excessively expanding entities.
     """
-    parser = XMLPullParser(("start", "end"))
     open_elements: list[tuple[int, Element]] = []  # line and element, from the root inwards
+    for line, event, element in _events(path, noun, repair=repair):
+        if event == "start":
+            # Tags have the form {namespace}name.
+            element.tag = element.tag.rpartition("}")[2]
+            if not open_elements and element.tag != root:
+                fact = f"the document is <{element.tag[:40]}>, expected <{root}>; is it {noun}?"
+                raise InputError(fact, path=path, line=line)
+            open_elements.append((line, element))
+            continue
+        first_line, _ = open_elements.pop()
+        if element.tag == name and open_elements:
+            yield first_line, element
+            # Without this, the tree would grow to the size of the file.
+            _, parent = open_elements[-1]
+            parent.remove(element)
+
+
+def _events(
+    path: str | PathLike[str], noun: str, *, repair: bool
+) -> Iterator[tuple[int, str, Element]]:
+    """Yield the line, the event ("start" or "end") and the element of each tag in a document."""
+    parser = XMLPullParser(("start", "end"))
     line = 1
     for chunk in chain(read_xml(path, repair=repair), [None]):  # None is the end of the file
         try:
@@ -70,20 +91,7 @@ def read_elements(
                 f"not well-formed XML ({error}), expected {noun}", path=path, line=line
             ) from error
         for event, element in events:
-            if event == "start":
-                # Tags have the form {namespace}name.
-                element.tag = element.tag.rpartition("}")[2]
-                if not open_elements and element.tag != root:
-                    fact = f"the document is <{element.tag[:40]}>, expected <{root}>; is it {noun}?"
-                    raise InputError(fact, path=path, line=line)
-                open_elements.append((line, element))
-                continue
-            first_line, _ = open_elements.pop()
-            if element.tag == name and open_elements:
-                yield first_line, element
-                # Without this, the tree would grow to the size of the file.
-                _, parent = open_elements[-1]
-                parent.remove(element)
+            yield line, event, element
 
 
 def is_tmx(head: FileHead) -> bool:

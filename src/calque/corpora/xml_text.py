@@ -191,10 +191,10 @@ class _Repair:
     def _reference(self, match: re.Match[str]) -> str:
         """Return the replacement of `&` and of the reference that follows it, if there is one."""
         decimal, hexadecimal, name = match.groups()
-        if decimal or hexadecimal:
-            number = int(decimal) if decimal else int(hexadecimal, 16)
-            is_allowed = number <= sys.maxunicode and not _NOT_XML.match(chr(number))
-            return match[0] if is_allowed else CONTROL
+        if decimal:
+            return match[0] if _is_allowed(int(decimal)) else CONTROL
+        if hexadecimal:
+            return match[0] if _is_allowed(int(hexadecimal, 16)) else CONTROL
         if name is None:
             return "&amp;"
         if name in _PREDEFINED or name in self._declared:
@@ -203,3 +203,8 @@ class _Repair:
         if characters is None:
             return UNDEFINED
         return "".join(f"&#{ord(character)};" for character in characters)
+
+
+def _is_allowed(code: int) -> bool:
+    """Return whether XML allows the character with this code point."""
+    return code <= sys.maxunicode and not _NOT_XML.match(chr(code))

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from os import fspath
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from calque.distributed import is_first, meet
 from calque.encoders.card_blocks import keep_user_text
 from calque.encoders.folder import ABOUT_FILE, RUN_FILE
 from calque.errors import CalqueError, InputError, SettingError
-from calque.storage import NEW, TRAINING, is_text, json_text, locked, remove, write_text
+from calque.storage import NEW, TRAINING, json_text, locked, remove, write_text
+from calque.text_files import is_unicode
 
 METRICS = "metrics.jsonl"
 
@@ -82,7 +84,7 @@ def check(out: str | Path, *, overwrite: bool = False, holds: str = "an encoder"
     """
     out = Path(out)
     storage.check_links(out)
-    if not is_text(out.absolute()):
+    if not is_unicode(fspath(out.absolute())):
         raise InputError(
             "the name must be UTF-8, which libraries that write weights require; choose another",
             path=out,
