@@ -81,30 +81,26 @@ class Linker:
         **load: Any,
     ):
         self.aligner, self.encoder = _opened(model, load, method)
-        self.method = method or "mutual"
-        self.symmetrize = symmetrize or "one-to-one"
-        self.options = dict(options or {})
+        self.method = "mutual" if method is None else method
+        self.symmetrize = "one-to-one" if symmetrize is None else symmetrize
+        self.options = {} if options is None else dict(options)
         check_extraction(self.method)
         check_method(self.symmetrize)
         # An encoder's own extraction method is used unless another method is requested.
         self._pivots = getattr(self.encoder, "pivots", None) if method is None else None
-        if self.aligner is None and symmetrize is not None:
-            raise SettingError(
-                "symmetrize applies only to aligner tables, got an encoder; omit symmetrize"
-            )
         if self.aligner is None:
+            if symmetrize is not None:
+                raise SettingError(
+                    "symmetrize applies only to aligner tables, got an encoder; omit symmetrize"
+                )
             self.langs = langs or ("", "")
-            return
-        if method is not None or options or load:
-            raise SettingError(
-                "method, options and layers apply only to encoders, got the tables of an aligner; "
-                "omit these arguments"
-            )
-        self.langs = self.aligner.langs
-        if langs not in (None, self.langs):
-            raise SettingError(
-                f"langs must be the tables' languages, {'-'.join(self.langs)}, got {langs}"
-            )
+        else:
+            if method is not None or options or load:
+                raise SettingError(
+                    "method, options and layers apply only to encoders, got the tables of an "
+                    "aligner; omit these arguments"
+                )
+            self.langs = _languages_of_tables(self.aligner, langs)
 
     def link(self, source: Sequence[str], target: Sequence[str]) -> list[Link]:
         """Return the sorted links between the words of two sentences."""
@@ -180,8 +176,17 @@ class Linker:
         return cosines(self.encoder.encode(corpus.source), self.encoder.encode(corpus.target))
 
 
+def _languages_of_tables(aligner: WordAligner, langs: tuple[str, str] | None) -> tuple[str, str]:
+    """Return the languages of an aligner's tables; raise a `SettingError` if `langs` differs."""
+    if langs not in (None, aligner.langs):
+        raise SettingError(
+            f"langs must be the tables' languages, {'-'.join(aligner.langs)}, got {langs}"
+        )
+    return aligner.langs
+
+
 def _opened(
-    model: Any, load: dict[str, Any], method: str | None
+    model: str | PathLike[str] | Encoder | WordAligner, load: dict[str, Any], method: str | None
 ) -> tuple[WordAligner | None, Encoder | None]:
     """Return (aligner, None) or (None, encoder); load `model` if it is a name or a file."""
     if isinstance(model, WordAligner):

@@ -55,7 +55,7 @@ def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
         for name in module_names.split():
             module_of[name] = f"{package}.{module}"
 
-    def get(name: str) -> Any:
+    def get(name: str) -> object:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(module_of[name]), name)
@@ -73,7 +73,7 @@ def imported(target: str) -> Any:
     """
     module, _, attribute = target.partition(":")
     try:
-        value: Any = importlib.import_module(module)
+        value: object = importlib.import_module(module)
     except ImportError as error:
         remedy = "is the package installed, or is its folder on PYTHONPATH?"
         raise SettingError(f"{target}: {module} cannot be imported ({error}); {remedy}") from error

@@ -68,12 +68,17 @@ class WordPairs:
                 )
         self._check_range()
         if (self.sentence[1:] < self.sentence[:-1]).any():
-            order = np.argsort(self.sentence, kind="stable")
-            self.sentence = self.sentence[order]
-            self.source = self.source[order]
-            self.target = self.target[order]
-            self.possible = self.possible[order]
-            self.posterior = None if self.posterior is None else self.posterior[order]
+            self._sort()
+
+    def _sort(self) -> None:
+        """Sort the links by sentence; the links of a sentence keep their order."""
+        order = np.argsort(self.sentence, kind="stable")
+        self.sentence = self.sentence[order]
+        self.source = self.source[order]
+        self.target = self.target[order]
+        self.possible = self.possible[order]
+        if self.posterior is not None:
+            self.posterior = self.posterior[order]
 
     def _check_range(self) -> None:
         """Check that sentence numbers and word positions are possible."""
@@ -355,15 +360,21 @@ class WordPairs:
             possible=np.array(possible, dtype=bool),
             posterior=np.array(posterior, dtype=np.float32) if any_posterior else None,
         )
-        if one_based is None and pairs.never_use_word_0:
-            place = "" if path is None else f"{fspath(path)}: "
-            message = (
-                f"{place}no link uses word 0 on either side, so the links probably count words "
-                "from 1: set --one-based (one_based=True), or --zero-based (one_based=False) if "
-                "they count from 0"
-            )
-            warnings.warn(CalqueWarning(message), stacklevel=2)
+        if one_based is None:
+            pairs._warn_if_one_based(path)
         return pairs
+
+    def _warn_if_one_based(self, path: str | PathLike[str] | None) -> None:
+        """Warn if parsed links probably count words from 1."""
+        if not self.never_use_word_0:
+            return
+        place = "" if path is None else f"{fspath(path)}: "
+        message = (
+            f"{place}no link uses word 0 on either side, so the links probably count words "
+            "from 1: set --one-based (one_based=True), or --zero-based (one_based=False) if "
+            "they count from 0"
+        )
+        warnings.warn(CalqueWarning(message), stacklevel=3)
 
     @property
     def never_use_word_0(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
@@ -86,7 +86,7 @@ def _watched_bar() -> type[Any]:
     class Watched(tqdm):
         def __init__(
             self,
-            items: Any,
+            items: Iterable | None,
             *,
             watch: Watch,
             total: int | None,
@@ -95,7 +95,7 @@ def _watched_bar() -> type[Any]:
             **options: Any,
         ):
             super().__init__(items, total=total, desc=desc, initial=initial, **options)
-            size = len(items) if total is None and hasattr(items, "__len__") else total
+            size = len(items) if total is None and isinstance(items, Sized) else total
             self._watch, self._title, self._size, self._done = watch, desc or "", size, initial
             watch(self._title, initial, size)
 
@@ -103,7 +103,7 @@ def _watched_bar() -> type[Any]:
             self._count(int(n or 0))
             return super().update(n)
 
-        def __iter__(self) -> Iterator[Any]:
+        def __iter__(self) -> Iterator:
             for item in super().__iter__():
                 yield item
                 self._count(1)

@@ -27,7 +27,7 @@ than those of the file.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -80,9 +80,7 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
     """
     occurring: list[int] = np.unique(codes).tolist()
     used = {names[code] for code in occurring if code >= 0} - {"O"}
-    # A single letter is an ordinary tag unless all tags are letters of a scheme.
-    untyped = used <= _ROLES.keys() and not used.isdisjoint({"B", "I"})
-    spans = [name for name in used if _SPAN.fullmatch(name) and (untyped or len(name) > 1)]
+    spans = _span_tags(used)
     if len(spans) < len(used) - len(spans):
         return "plain"
     letters = {name[0] for name in spans}
@@ -93,6 +91,13 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
     if not letters.isdisjoint("ESMW"):
         return "bioes"
     return "iob1" if _is_iob1(_Words(codes, names, offsets)) else "iob2"
+
+
+def _span_tags(names: Set[str]) -> list[str]:
+    """Return the names of tags that have a scheme prefix."""
+    # A single letter is an ordinary tag unless all tags are letters of a scheme.
+    untyped = names <= _ROLES.keys() and not names.isdisjoint({"B", "I"})
+    return [name for name in names if _SPAN.fullmatch(name) and (untyped or len(name) > 1)]
 
 
 def _is_iob1(words: _Words) -> bool:

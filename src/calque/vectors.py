@@ -42,16 +42,7 @@ class Embeddings:
 
     def __init__(self, data: np.ndarray, offsets: np.ndarray, covered: np.ndarray | None = None):
         offsets = np.asarray(offsets, dtype=np.int64)
-        are_offsets = offsets.ndim == 1 and len(offsets) > 0 and offsets[0] == 0
-        if data.ndim != 2 or not are_offsets or offsets[-1] != len(data):
-            raise InputError(
-                f"vectors of shape {tuple(data.shape)} do not match offsets that end at "
-                f"{offsets.ravel()[-1:].tolist()}"
-            )
-        if (np.diff(offsets) < 0).any():
-            raise InputError(
-                "offsets must not decrease; expected the number of words before each sentence"
-            )
+        _check_offsets(offsets, data)
         if covered is not None and covered.shape != (len(data),):
             raise InputError(f"covered must have the shape ({len(data)},), got {covered.shape}")
         self.data, self.offsets = data, offsets
@@ -144,6 +135,20 @@ class Embeddings:
             return cls(arrays["data"], np.asarray(arrays["offsets"]), arrays.get("covered"))
         except InputError as error:
             raise InputError(error.fact, path=path) from error
+
+
+def _check_offsets(offsets: np.ndarray, data: np.ndarray) -> None:
+    """Raise an `InputError` if offsets do not divide the rows of `data` into sentences."""
+    are_offsets = offsets.ndim == 1 and len(offsets) > 0 and offsets[0] == 0
+    if data.ndim != 2 or not are_offsets or offsets[-1] != len(data):
+        raise InputError(
+            f"vectors of shape {tuple(data.shape)} do not match offsets that end at "
+            f"{offsets.ravel()[-1:].tolist()}"
+        )
+    if (np.diff(offsets) < 0).any():
+        raise InputError(
+            "offsets must not decrease; expected the number of words before each sentence"
+        )
 
 
 @contextmanager
@@ -284,20 +289,13 @@ def read_rows(
         if not text.strip():
             continue
         n_rows += 1
-        # The numbers are the last `dim` fields, because words may contain spaces.
-        word, *numbers = text.replace(b"\t", b" ").rstrip(b" \r\n").rsplit(b" ", dim)
-        if len(numbers) != dim:
-            raise InputError(
-                f"expected a word and {dim} numbers, got {len(numbers) + 1} fields",
-                path=path,
-                line=line,
-            )
-        word = word.strip(b" ")
+        word, numbers = _fields(text, dim, line, path)
         if skip is not None:
             flaw = _flaw_of_word(word, line, dim)
             if flaw is not None:
                 skip(flaw)
                 continue
+        # Blocks of rows grow with the file, because its number of words may be unknown.
         row = len(words) % _ROWS
         if row == 0:
             blocks.append(np.empty((_ROWS, dim), dtype=np.float32))
@@ -307,21 +305,51 @@ def read_rows(
         except InputError as error:
             raise InputError(error.fact, path=path, line=line) from None
         words.append(name)
+    _check_row_count(n_rows, n, limit, path, line)
+    if skip is not None:
+        _warn_of_more_rows(n_rows, n, path)
+    if not blocks:
+        return words, np.empty((0, dim), dtype=np.float32)
+    return words, np.concatenate(blocks)[: len(words)]
+
+
+def _fields(
+    text: bytes, dim: int, line: int, path: str | PathLike[str]
+) -> tuple[bytes, list[bytes]]:
+    """Return the word and the `dim` numbers in a line of word vectors."""
+    # The numbers are the last `dim` fields, because words may contain spaces.
+    word, *numbers = text.replace(b"\t", b" ").rstrip(b" \r\n").rsplit(b" ", dim)
+    if len(numbers) != dim:
+        raise InputError(
+            f"expected a word and {dim} numbers, got {len(numbers) + 1} fields",
+            path=path,
+            line=line,
+        )
+    return word.strip(b" "), numbers
+
+
+def _check_row_count(
+    n_rows: int, n: int | None, limit: int | None, path: str | PathLike[str], last_line: int
+) -> None:
+    """Raise an `InputError` if a file has fewer vectors than the `n` that its header declares, or
+    none.
+    """
     n_expected = 1 if n is None else max(n, 1)
     if limit:
         n_expected = min(n_expected, limit)
     if n_rows < n_expected:
         fact = f"the header declares {n or 'no'} words, but the file ends after {n_rows}"
-        raise InputError(fact, path=path, line=line)
-    if n is not None and n_rows > n and skip is not None:
+        raise InputError(fact, path=path, line=last_line)
+
+
+def _warn_of_more_rows(n_rows: int, n: int | None, path: str | PathLike[str]) -> None:
+    """Warn if a file has more vectors than the `n` that its header declares."""
+    if n is not None and n_rows > n:
         message = (
             f"{fspath(path)}: the header declares {n:,} words, but the file has {n_rows:,}; all of "
             "them are used"
         )
-        warnings.warn(CalqueWarning(message), stacklevel=3)
-    if not blocks:
-        return words, np.empty((0, dim), dtype=np.float32)
-    return words, np.concatenate(blocks)[: len(words)]
+        warnings.warn(CalqueWarning(message), stacklevel=4)
 
 
 def _read_numbers(numbers: Sequence[bytes], word: str, out: np.ndarray) -> None:
