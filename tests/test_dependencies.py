@@ -20,9 +20,12 @@ def imports(path: Path):
     executes the import.
     """
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    inside = {
-        node for of in ast.walk(tree) if isinstance(of, ast.FunctionDef) for node in ast.walk(of)
-    }
+    # Functions run later, and blocks under TYPE_CHECKING never run.
+    inside = set()
+    for block in ast.walk(tree):
+        is_for_types = isinstance(block, ast.If) and "TYPE_CHECKING" in ast.unparse(block.test)
+        if isinstance(block, ast.FunctionDef) or is_for_types:
+            inside.update(ast.walk(block))
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.level and node.module:
             names = [node.module]

@@ -95,6 +95,7 @@ def test_every_benchmark_is_listed_and_tested():
     assert {*listed.PARTS, *listed.WITH_FILES} == set(MODULES) == set(SMALLEST)
 
 
+@pytest.mark.filterwarnings("ignore:.*have no vector")
 @pytest.mark.parametrize("name", SMALLEST)
 def test_a_benchmark_runs_at_its_smallest_size(name, small, capsys):
     arguments, expected = SMALLEST[name]
@@ -104,6 +105,7 @@ def test_a_benchmark_runs_at_its_smallest_size(name, small, capsys):
     assert "nan" not in out
 
 
+@pytest.mark.filterwarnings("ignore:.*have no vector")
 @pytest.mark.parametrize("name", ["encode", "contrastive"])
 def test_speed_is_compared_with_loops_in_text_order_and_sorted_by_length(name, small, capsys):
     import_module(f"benchmarks.{name}").main([str(argument) for argument in ENCODER])

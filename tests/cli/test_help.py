@@ -43,7 +43,7 @@ def pages():
             yield pytest.param(name, subject, id=title)
 
 
-@pytest.mark.parametrize(("name", "subject"), pages())
+@pytest.mark.parametrize(("name", "subject"), list(pages()))
 def test_help_pages_refer_to_nothing_outside_the_page(monkeypatch, name, subject):
     monkeypatch.setenv("COLUMNS", "10000")
     page = help_of(name, subject)

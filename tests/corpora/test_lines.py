@@ -286,9 +286,9 @@ def test_missing_and_empty_files_raise_an_error(tmp_path):
     (tmp_path / "empty.tsv").write_text("")
     for path, message in (
         (tmp_path / "nothing", r"no such file, and no files .*nothing\.en and .*nothing\.de$"),
-        ("a\0b", ""),
-        ("x" * 5000, ""),
-        (tmp_path, ""),
+        ("a\0b", "."),
+        ("x" * 5000, "."),
+        (tmp_path, "."),
         ((tmp_path / "a", tmp_path / "b"), "cannot be read"),
         (tmp_path / "empty.tsv", "no sentence pair could be read: the file is empty"),
     ):

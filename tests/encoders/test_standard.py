@@ -63,6 +63,7 @@ def test_other_encoders_are_not_standardised(tiny_encoder, text):
         standardized(static, [], None, True)
 
 
+@pytest.mark.filterwarnings("ignore:.*have no vector")
 def test_vectors_of_words_without_subwords_remain_zero(dominated, text):
     found = standardized(dominated, training_data(*text).sides, None, True)
     vectors = found.encode([["cat", "\u200b", "house"]])

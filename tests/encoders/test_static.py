@@ -401,6 +401,7 @@ def test_sentences_must_have_a_language_if_a_single_table_has_maps():
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize("mapped", [True, False])
 @pytest.mark.parametrize("block", [1, 4096])
+@pytest.mark.filterwarnings("ignore:.*have no vector")
 def test_vectors_equal_a_naive_loop_over_words(
     sentence, normalise, mapped, block, monkeypatch, tmp_path
 ):

@@ -75,9 +75,8 @@ def test_nearest_senses_have_the_largest_cosine():
     assert list(classes) == [tuple(sense) for sense in found.senses.tolist()]
 
     def cosine(one, other) -> float:
-        return float(
-            torch.cosine_similarity(table.weight[classes[one]], table.weight[classes[other]], dim=0)
-        )
+        weight = table.weight.detach()
+        return float(torch.cosine_similarity(weight[classes[one]], weight[classes[other]], dim=0))
 
     own = list(classes)[3]
     expected = sorted((s for s in classes if s != own), key=lambda s: -cosine(own, s))

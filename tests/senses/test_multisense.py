@@ -116,6 +116,7 @@ def test_no_task_of_the_recipe_selects_epochs_on_its_test_text():
     ]
 
 
+@pytest.mark.filterwarnings("ignore:all scores of Proj are identical")
 def test_the_recipe_produces_every_row_of_every_table(data):
     pytest.importorskip("h5py")
     plan = data / "small.toml"

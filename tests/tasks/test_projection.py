@@ -46,6 +46,7 @@ def text(*tagged_sentences):
         ("no/O names/O", "", "keine Namen", "O O"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:no link uses word 0")
 def test_spans_are_projected_over_word_links(source, links, target, tags):
     found = project_spans(
         text(source), WordPairs.parse([links]), Sentences.of([target.split()], "de")

@@ -55,7 +55,7 @@ class Distance(Objective[list[np.ndarray]]):
         return {"loss": float(loss.detach())}
 
     def scores(self):
-        return {"dev": float(self.module.weight)}
+        return {"dev": float(self.module.weight.detach())}
 
 
 def train(epochs=2, first=True, title="align"):
