@@ -111,9 +111,11 @@ def info_nce(
         return (x.sum() + y.sum()) * 0.0
     scores = x @ y.T / temperature
     total = scores.new_zeros(())
+    # source to target, and target to source
     for log_p in (scores.log_softmax(dim=1), scores.T.log_softmax(dim=1)):
         partner = log_p.diagonal()
         if kinds is not None and share:
+            # Khosla et al. (2020), Eq. 2: all pairs of the same two words are positives.
             equal = (kinds[:, None] == kinds) & (kinds >= 0)
             equal.fill_diagonal_(True)
             among_equal = (log_p * (equal / equal.sum(dim=1, keepdim=True))).sum(dim=1)
@@ -139,15 +141,18 @@ def similarity_divergence(now: Tensor, before: Tensor, *, temperature: float) ->
     n = len(now)
     if n < 3:
         return now.sum() * 0.0
-    log_q, log_p = (
-        # Remove the diagonal to get `[n, n − 1]`. In the flattened matrix, every (n + 1)-th entry
-        # is on the diagonal.
-        (
-            (rows @ rows.T).flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1) / temperature
-        ).log_softmax(1)
-        for rows in map(normalize, (now, before))
-    )
+    log_q = _log_similarities(now, temperature)
+    log_p = _log_similarities(before, temperature)
     return kl_div(log_q, log_p, reduction="batchmean", log_target=True)
+
+
+def _log_similarities(vectors: Tensor, temperature: float) -> Tensor:
+    """Return the logarithm of the softmax, over j ≠ i, of cosine(i, j)/τ, `[n, n − 1]`."""
+    rows = normalize(vectors)
+    n = len(rows)
+    # Remove the diagonal: in the flattened matrix, every (n + 1)-th entry is on the diagonal.
+    cosines = (rows @ rows.T).flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
+    return (cosines / temperature).log_softmax(1)
 
 
 def number_word_pairs(corpus: ParallelCorpus, pairs: WordPairs) -> np.ndarray:

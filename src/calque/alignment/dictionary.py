@@ -12,9 +12,10 @@ from calque.alignment.base import Fitted, Method, Run
 from calque.alignment.data import Dictionaries
 from calque.alignment.maps import with_maps
 from calque.annotated import Dictionary
-from calque.encoders.base import made_of
+from calque.encoders.base import Encoder, made_of
 from calque.encoders.mapped import Combine
 from calque.errors import SettingError
+from calque.maps import VectorMap
 from calque.maps.dictionary import (
     DictionaryFit,
     Normalisation,
@@ -25,8 +26,8 @@ from calque.maps.refine import Refinement
 from calque.maps.unsupervised import Start, check_start, fit_unsupervised
 from calque.spec import Count, SeedNumber, Share, option
 
-#: kind of map that each method fits
-_KINDS = {"rotation": "rotation", "normalized-rotation": "rotation", "linear": "linear"}
+#: type of map that each method fits
+_MAP_TYPES = {"rotation": "rotation", "normalized-rotation": "rotation", "linear": "linear"}
 
 
 class FailedMapWarning(UserWarning):
@@ -77,8 +78,10 @@ class DictionaryMaps(Method):
     )
 
     def __post_init__(self):
-        if self.method not in _KINDS:
-            raise SettingError(f"method must be one of {', '.join(_KINDS)}, got {self.method!r}")
+        if self.method not in _MAP_TYPES:
+            raise SettingError(
+                f"method must be one of {', '.join(_MAP_TYPES)}, got {self.method!r}"
+            )
         if self.start is not None:
             check_start(self.start, self.start_options)
 
@@ -87,20 +90,15 @@ class DictionaryMaps(Method):
         """Settings of the refinement."""
         return Refinement(rounds=self.refine, held_out=self.held_out, seed=self.seed)
 
-    @property
-    def kind(self) -> str:
-        """Kind of map that is fitted: rotation or linear."""
-        return _KINDS[self.method]
-
     def _fitting(self) -> dict[str, Any]:
         """Return the arguments that `fit_dictionary` and `fit_unsupervised` have in common."""
         normalise = self.normalise
         if normalise is None and self.method == "normalized-rotation":
             normalise = "centre"
-        arguments = {"method": self.kind, "refinement": self.refinement}
+        arguments = {"method": _MAP_TYPES[self.method], "refinement": self.refinement}
         return arguments if normalise is None else arguments | {"normalise": normalise}
 
-    def fit(self, encoder: Any, data: Dictionaries, run: Run = Run()) -> Fitted:
+    def fit(self, encoder: Encoder, data: Dictionaries, run: Run = Run()) -> Fitted:
         """Return the encoder with its maps. A static encoder stores the maps itself instead of
         being wrapped.
 
@@ -118,23 +116,21 @@ class DictionaryMaps(Method):
             FailedMapWarning: fitting a map without a dictionary failed.
         """
         by_lang, layers = self._checked(data)
-        fits = {
-            lang: {layer: self._fit(lang, layer, data, dictionary) for layer in layers}
-            for lang, dictionary in by_lang.items()
-        }
-        record = {"settings": {"fits": _records_of(fits)}}
-        maps = {
-            lang: {layer: fit.source for layer, fit in by_layer.items()}
-            for lang, by_layer in fits.items()
-        }
-        settings = {
-            "method": f"{self.start or 'dictionary'}-{self.kind}",
-            **record["settings"],
-        }
+        records: dict[str, dict[str, Any]] = {}
+        maps: dict[str, dict[int, VectorMap]] = {}
+        for lang, dictionary in by_lang.items():
+            records[lang], maps[lang] = {}, {}
+            for layer in layers:
+                fit = self._fit(lang, layer, data, dictionary)
+                records[lang][str(layer)] = record_of(fit)
+                maps[lang][layer] = fit.source
+        record = {"settings": {"fits": records}}
+        name = f"{self.start or 'dictionary'}-{_MAP_TYPES[self.method]}"
+        settings = {"method": name, "fits": records}
         aligned = with_maps(
             encoder, maps, towards=self.towards, combine=self.combine, settings=settings
         )
-        about = made_of(encoder, settings["method"], self.towards, [], [], record)
+        about = made_of(encoder, name, self.towards, [], [], record)
         aligned.made = about | {"langs": sorted(data.anchors)}
         return Fitted(aligned, record)
 
@@ -155,8 +151,12 @@ class DictionaryMaps(Method):
                 f"towards must be a language with anchors ({', '.join(anchors)}), got "
                 f"{self.towards}"
             )
-        without = {lang: None for lang in anchors if lang != self.towards}
-        by_lang = joined(dictionaries, self.towards) if dictionaries else without
+        by_lang: Mapping[str, Dictionary | None]
+        if dictionaries:
+            by_lang = joined(dictionaries, self.towards)
+        else:
+            by_lang = {lang: None for lang in anchors if lang != self.towards}
+        # Every language must have the same layers, because a map is fitted for each layer.
         layers, *others = {tuple(sorted(by_layer)) for by_layer in anchors.values()}
         if not by_lang or others:
             raise SettingError(
@@ -194,29 +194,22 @@ class DictionaryMaps(Method):
         return fit
 
 
-def _records_of(fits: Mapping[str, Mapping[int, DictionaryFit]]) -> dict[str, Any]:
-    """Return the results of the fits of each language and layer as JSON values."""
-    return {
-        lang: {str(layer): record_of(fit) for layer, fit in by_layer.items()}
-        for lang, by_layer in fits.items()
-    }
-
-
 def record_of(fit: DictionaryFit) -> dict[str, Any]:
     """Return the results of a fit as JSON values."""
 
     def number(value: float) -> float | None:
         return round(value, 4) if math.isfinite(value) else None
 
-    rounds = [
-        {
-            "pairs": fitted.pairs,
-            "held_out_p@1": number(fitted.held_out),
-            "mutual_csls": number(fitted.mutual),
-            "mutual_pairs": fitted.mutual_pairs,
-        }
-        for fitted in fit.rounds
-    ]
+    rounds = []
+    for fitted in fit.rounds:
+        rounds.append(
+            {
+                "pairs": fitted.pairs,
+                "held_out_p@1": number(fitted.held_out),
+                "mutual_csls": number(fitted.mutual),
+                "mutual_pairs": fitted.mutual_pairs,
+            }
+        )
     record = {
         **fit.settings,
         "seeds": fit.seeds,
@@ -246,7 +239,8 @@ def joined(dictionaries: Sequence[Dictionary], towards: str) -> dict[str, Dictio
             )
         if langs[0] == towards:
             source, target, langs = target, source, (langs[1], towards)
-        if (old := by_lang.get(langs[0])) is not None:
-            source, target = (*old.source, *source), (*old.target, *target)
+        earlier = by_lang.get(langs[0])
+        if earlier is not None:
+            source, target = (*earlier.source, *source), (*earlier.target, *target)
         by_lang[langs[0]] = Dictionary(source, target, langs, dictionary.path)
     return by_lang

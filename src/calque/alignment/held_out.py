@@ -5,7 +5,7 @@ other parts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from calque.encoders.trainable import TrainableEncoder
     from calque.pairs import WordPairs
     from calque.text import ParallelCorpus
+
+
+#: words of the source and of the target sentence
+_Pair = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class HeldOut:
@@ -87,7 +91,7 @@ class HeldOut:
                     of_corpus[row] = matrix
         self.similarities = [Similarities.of(of_corpus) for of_corpus in matrices]
         # The first occurrence of a sentence pair counts.
-        self._places: dict[Any, tuple[int, int]] = {}
+        self._places: dict[_Pair, tuple[int, int]] = {}
         for number, corpus in enumerate(corpora):
             for row, pair in enumerate(_words(corpus)):
                 self._places.setdefault(pair, (number, row))
@@ -170,6 +174,6 @@ def common(corpora: Sequence[ParallelCorpus]) -> str:
     raise SettingError(f"the texts must have a language in common, got {got}")
 
 
-def _words(corpus: ParallelCorpus) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+def _words(corpus: ParallelCorpus) -> list[_Pair]:
     """Return the words of each sentence pair."""
     return [(a.words, b.words) for a, b in zip(corpus.source, corpus.target, strict=True)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from calque import launched
 from calque.errors import SettingError, did_you_mean
 from calque.runs.settings import Layer, MaxLength, Pooling, Say
-from calque.spec import SeedNumber, declared, option, types_of, value_of
+from calque.spec import SeedNumber, option, types_of, value_of
 
 if TYPE_CHECKING:
     from calque.input_texts import Words
@@ -243,9 +243,3 @@ def by_name(
         except SettingError as error:
             raise SettingError(f"{error}; write {flag} {name}=VALUE with a valid value") from error
     return values
-
-
-def named(settings: Any, *names: str) -> dict[str, Declared]:
-    """Return the declarations of some settings of a class, see `declared`."""
-    known = declared(settings)
-    return {name: known[name] for name in names}
