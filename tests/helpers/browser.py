@@ -127,12 +127,22 @@ def _failed(seen: Seen, request: Any) -> None:
         seen.errors.append(f"{request.url}: {request.failure}")
 
 
-def violations(page: Any, *, impacts: tuple[str, ...] = ("serious", "critical")) -> list[str]:
-    """Return the accessibility problems that axe-core finds, one per line."""
+def violations(
+    page: Any,
+    *,
+    impacts: tuple[str, ...] = ("serious", "critical"),
+    rules: list[str] | None = None,
+) -> list[str]:
+    """Return the accessibility problems that axe-core finds, one per line; `rules` selects the
+    rules to check.
+    """
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed"
     )
-    found = axe.Axe().run(page).response["violations"]
+    options: dict[str, Any] = {"resultTypes": ["violations"]}
+    if rules is not None:
+        options["runOnly"] = {"type": "rule", "values": rules}
+    found = axe.Axe().run(page, options=options).response["violations"]
     return [
         f"{each['id']} ({each['impact']}): {each['help']}: {each['nodes'][0]['target']} and "
         f"{len(each['nodes']) - 1} more"
