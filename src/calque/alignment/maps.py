@@ -61,10 +61,12 @@ class LinkedMaps(Method):
         word vectors without sentence statistics (option `sentence`), because the encoder computes
         these statistics from mapped vectors.
         """
-        static = isinstance(encoder, StaticEncoder)
         encoder = standardized(encoder, data.sides, self.layers, self.standardize)
+        unmapped = encoder
+        if isinstance(encoder, StaticEncoder):
+            unmapped = encoder.replace(sentence=None, maps=None)
         mapped = MappedEncoder.fit(
-            encoder.replace(sentence=None, maps=None) if static else encoder,
+            unmapped,
             data.corpora,
             data.pairs,
             make=KINDS[_OF_SENTENCES.get(self.method, self.method)],
@@ -74,14 +76,9 @@ class LinkedMaps(Method):
             unit="sentences" if self.method in _OF_SENTENCES else "words",
             progress=run.progress,
         )
-        record = {
-            "settings": {
-                **mapped.settings,
-                "layers": list(mapped.layers),
-                "combine": mapped.combine,
-            }
-        }
-        if not static:
+        layers = {"layers": list(mapped.layers), "combine": mapped.combine}
+        record = {"settings": {**mapped.settings, **layers}}
+        if not isinstance(encoder, StaticEncoder):
             return Fitted(mapped, record)
         aligned = with_maps(encoder, mapped.maps, towards=self.towards, settings=mapped.settings)
         aligned.made = mapped.made

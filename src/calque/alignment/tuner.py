@@ -151,9 +151,10 @@ class Tuner(TrainingSettings, Method):
 
         self._check(encoder)
         processes = Processes(self.precision)
+        # The loss is computed on standardised vectors, and the result computes them, too.
         encoder = standardized(encoder, data.sides, self.layers, self.standardize)
         if self.lora is None:
-            encoder = encoder.merged()
+            encoder = encoder.merged()  # all weights are trained, also those of old adapters
         tuned = self._copy(encoder, processes.device)
         tuned.model.train()
         objective = self.objective(tuned, encoder, data, processes)
@@ -171,10 +172,11 @@ class Tuner(TrainingSettings, Method):
             checkpoint_every=run.checkpoint_every,
             progress=run.progress,
         )
+        # An update has `batch` pairs of every text, so that each language counts equally.
         history = loop.run(BatchPlan(objective.text.sizes, batch=self.batch, seed=schedule.seed))
         tuned.model.eval()
         if self.lora is None:
-            tuned.model.requires_grad_(True)
+            tuned.model.requires_grad_(True)  # frozen layers can be trained later
         record = training_record(self.settings(), schedule, vars(objective.text.counts), history)
         tuned.made = made_of(
             encoder, record["settings"]["method"], self.towards, data.corpora, data.pairs, record
@@ -197,7 +199,9 @@ class Tuner(TrainingSettings, Method):
         schedule = self.schedule
         if schedule.learning_rate is not None:
             return schedule
-        rate = self.default_rate(encoder.dim) * (1 if self.lora is None else LORA_RATE)
+        rate = self.default_rate(encoder.dim)
+        if self.lora is not None:
+            rate *= LORA_RATE
         return replace(schedule, learning_rate=rate)
 
     def objective(
@@ -241,6 +245,7 @@ class Tuner(TrainingSettings, Method):
             return tuned
         from calque.encoders.adapted import with_adapters
 
+        # Layers above the highest layer of the loss get no gradient, so they get no adapters.
         layers = range(self.freeze or 0, max(encoder.layer_numbers(self.layers)))
         return with_adapters(encoder, self.lora, layers=layers, device=device, seed=self.seed)
 
@@ -253,6 +258,5 @@ class Tuner(TrainingSettings, Method):
         if self.freeze is not None and highest <= self.freeze < encoder.n_layers:
             raise SettingError(
                 f"freeze={self.freeze} would freeze all layers that affect the loss (the highest "
-                f"is layer {highest}); freeze "
-                "fewer layers"
+                f"is layer {highest}); freeze fewer layers"
             )
