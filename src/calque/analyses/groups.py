@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class Groups:
     x: Sequence[float | None]
     of_links: bool = False
     classes: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, object] = field(default_factory=dict)
 
 
 def accuracies(analysis: str, questions: Questions, view: View, groups: Groups) -> list[Finding]:
@@ -90,12 +90,7 @@ def _findings_of(
     totals = sums.sum(axis=0)
     queries = totals[:, 1] + totals[:, 3]
     used = np.flatnonzero(queries).tolist()
-    # Indices of the groups with queries in each class that has any.
-    classes: dict[str, list[int]] = {}
-    for title, names in groups.classes.items():
-        members = [k for k in used if groups.names[k] in names]
-        if members:
-            classes[title] = members
+    classes = _classes_in_use(groups, used)
 
     def group_and_class_accuracies(drawn: np.ndarray) -> np.ndarray:
         rates = ratio(drawn[..., 0] + drawn[..., 2], drawn[..., 1] + drawn[..., 3])
@@ -109,38 +104,68 @@ def _findings_of(
         **groups.settings,
         "counted": "links" if groups.of_links else "questions",
     }
+    class_of = {k: title for title, members in classes.items() for k in members}
+    # Each value with the groups that it covers. The values of the classes follow those of all
+    # groups.
+    described: list[_GroupAccuracy] = []
+    for k in used:
+        settings: dict[str, object] = {"directions": _by_direction(questions.langs, totals[k])}
+        if k in class_of:
+            settings["class"] = class_of[k]
+        described.append(_GroupAccuracy(k, [k], groups.names[k], groups.x[k], settings))
+    for index, (title, members) in enumerate(classes.items(), len(groups.names)):
+        mean_of = [groups.names[k] for k in members]
+        described.append(_GroupAccuracy(index, members, title, None, {"mean_of": mean_of}))
     findings = []
-
-    def add(
-        index: int, members: list[int], settings: dict[str, Any], name: str, x: float | None
-    ) -> None:
-        """Add the finding about the value `index`, which covers the groups `members`."""
-        n = int(queries[members].sum())
+    for value in described:
+        n = int(queries[value.members].sum())
         if groups.of_links:
             n //= 2  # both queries of a link are in the same group
+        row = value.row
         findings.append(
             questions.finding(
                 analysis,
                 view,
                 f"accuracy.{selection}",
-                (float(values[index]), float(low[index]), float(high[index])),
+                (float(values[row]), float(low[row]), float(high[row])),
                 n,
-                {**about, **settings},
-                group=name,
-                x=x,
+                {**about, **value.settings},
+                group=value.name,
+                x=value.x,
             )
         )
-
-    class_of = {k: title for title, members in classes.items() for k in members}
-    for k in used:
-        settings: dict[str, Any] = {"directions": _by_direction(questions.langs, totals[k])}
-        if k in class_of:
-            settings["class"] = class_of[k]
-        add(k, [k], settings, groups.names[k], groups.x[k])
-    # The values of the classes come after those of all groups.
-    for index, (title, members) in enumerate(classes.items(), len(groups.names)):
-        add(index, members, {"mean_of": [groups.names[k] for k in members]}, title, None)
     return findings
+
+
+class _GroupAccuracy(NamedTuple):
+    """Accuracy of a group or of a class of groups.
+
+    Attributes:
+        row: index of the value among the values of all groups and classes.
+        members: indices of the groups that the value covers.
+        name, x: name of the group or class, and its position on the axis.
+        settings: settings to record with the value.
+    """
+
+    row: int
+    members: list[int]
+    name: str
+    x: float | None
+    settings: dict[str, object]
+
+
+def _classes_in_use(groups: Groups, used: Sequence[int]) -> dict[str, list[int]]:
+    """Return the indices of the groups with queries in each class that has any.
+
+    Args:
+        used: indices of the groups with queries.
+    """
+    classes: dict[str, list[int]] = {}
+    for title, names in groups.classes.items():
+        members = [k for k in used if groups.names[k] in names]
+        if members:
+            classes[title] = members
+    return classes
 
 
 def _by_direction(langs: tuple[str, str], totals: np.ndarray) -> dict[str, float | None]:
@@ -166,6 +191,7 @@ def _sums(questions: Questions, view: View, groups: Groups, selected: np.ndarray
         selected: mask of the links to count, bool `[n_pairs]`.
     """
     answers, n_groups = view.answers, len(groups.names)
+    # A cell is one sentence and group, so that one `bincount` counts all of them.
     n_cells = len(questions.corpus) * n_groups
     columns = []
     for hits, codes in ((answers.source_hits, groups.source), (answers.target_hits, groups.target)):
@@ -191,7 +217,7 @@ def binned(
     starts: Sequence[float],
     *,
     whole: bool = True,
-    **settings: Any,
+    **settings: object,
 ) -> Groups:
     """Group links into bins by the values of their source and target words. The attribute `x` is
     the midpoint of each bin if `whole`, otherwise the geometric mean of its ends. For the last bin,
@@ -320,7 +346,7 @@ def compare_layers(
     tasks: Sequence[WordRetrieval],
     encoder: Encoder,
     layers: Sequence[int] | Literal["all"],
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     *,
     progress: bool = False,
 ) -> list[Finding]:
@@ -354,6 +380,7 @@ def compare_layers(
     test: list[Finding] = []
     for task in tasks:
         questions = Questions(task)
+        # Alternate sentences, because the two halves of a document can differ in topic.
         is_odd = questions.pairs.sentence % 2 == 1
         if len(np.unique(is_odd if task.unseen is None else is_odd[task.unseen])) < 2:
             raise SettingError(
@@ -379,7 +406,7 @@ def _views_of_layers(
     questions: Questions,
     encoder: Encoder,
     layers: Sequence[int],
-    about: Mapping[str, Any],
+    about: Mapping[str, object],
     *,
     progress: bool,
 ) -> dict[int, View]:
@@ -398,6 +425,7 @@ def _curve_of_half(
     questions: Questions, views: Mapping[int, View], selected: np.ndarray, suffix: str
 ) -> list[Finding]:
     """Return the accuracies of each layer over the selected links, with a suffix on the metrics."""
+    # The candidates stay those of the whole text, so both halves are equally hard.
     views_of_half = {layer: view.only(selected) for layer, view in views.items()}
     findings = []
     for finding in layer_curve(questions, views_of_half):

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata
@@ -51,9 +50,9 @@ class Finding:
     score: Score
     group: str | None = None
     x: float | None = None
-    items: Sequence[dict[str, Any]] | None = None
+    items: Sequence[Mapping[str, object]] | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the entries of `Score.to_dict` and the other attributes of the finding as a
         JSON-compatible dictionary.
         """
@@ -120,10 +119,11 @@ class Questions:
         """
         return {side: word_types(self.sentences(side)) for side in SIDES}
 
-    def of_links(self, side: str, values: Sequence[Any]) -> np.ndarray:
+    def of_links(self, side: str, values: Sequence[float]) -> np.ndarray:
         """Return the value of each link's word type on one side, `[n_pairs]`, from one value per
         word type.
         """
+        # Values are computed once per type, of which there are far fewer than tokens.
         numbers = self.types[side][0][self.rows[side]]
         return np.array(values)[numbers] if len(values) else np.zeros(0)
 
@@ -132,6 +132,7 @@ class Questions:
         """Number of occurrences of each lower-cased word type in the test and training text
         combined, per side.
         """
+        # Test text alone is too small for frequencies: most types occur once.
         counts: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
         texts = [self.corpus]
         if self.task.train is not None:
@@ -158,7 +159,7 @@ class Questions:
         name: str,
         source: Embeddings,
         target: Embeddings,
-        about: Mapping[str, Any] | None = None,
+        about: Mapping[str, object] | None = None,
         *,
         depth: int = DEPTH,
     ) -> View:
@@ -190,11 +191,11 @@ class Questions:
         metric: str,
         figures: float | tuple[float, float, float],
         n: int,
-        about: Mapping[str, Any] | None = None,
+        about: Mapping[str, object] | None = None,
         *,
         group: str | None = None,
         x: float | None = None,
-        items: Sequence[dict[str, Any]] | None = None,
+        items: Sequence[Mapping[str, object]] | None = None,
         task: str | None = None,
         percent: bool = True,
     ) -> Finding:
@@ -211,7 +212,7 @@ class Questions:
         else:
             value, low, high = figures, math.nan, math.nan
         name: str | None = None
-        settings: dict[str, Any] = {}
+        settings: dict[str, object] = {}
         if view is not None:
             name, settings = view.name, view.about
         score = Score(
@@ -245,7 +246,7 @@ class View:
     source: Embeddings
     target: Embeddings
     answers: Retrieved
-    about: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, object] = field(default_factory=dict)
 
     def only(self, selected: np.ndarray) -> View:
         """Return the results for the links selected by a mask, bool `[n_pairs]`."""

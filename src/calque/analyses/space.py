@@ -35,6 +35,7 @@ def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int) -> np.ndarray:
     nearest = np.argsort(-similar, axis=1, kind="stable")[:, : min(neighbours, n - 1)]
     edges = np.zeros((n, n))
     np.put_along_axis(edges, nearest, 1.0, axis=1)
+    # The graph is undirected: an edge exists if either word is a neighbour of the other.
     edges = np.maximum(edges, edges.T)
     return np.linalg.eigvalsh(np.diag(edges.sum(axis=1)) - edges)[::-1]
 
@@ -85,6 +86,7 @@ def isometry(questions: Questions, view: View) -> list[Finding]:
     # Use the first link of each source word type.
     queries = view.answers.queries
     types = questions.types["source"][0][questions.rows["source"][queries]]
+    # A type that occurs twice would add two nearly equal points.
     first_of_type = np.sort(np.unique(types, return_index=True)[1])
     linked = queries[first_of_type][:_TYPES]
     if n_types < 3 or len(linked) < 3:
@@ -294,6 +296,7 @@ def language(questions: Questions, view: View, *, seed: int = 0) -> list[Finding
     """
     shared = set(questions.types["source"][1]) & set(questions.types["target"][1])
     rng = np.random.default_rng(seed)
+    # A type in both languages would have no language that a probe could predict.
     tokens = {}  # shuffled first tokens of the usable word types
     for side in SIDES:
         numbers, types = questions.types[side]
@@ -315,6 +318,7 @@ def language(questions: Questions, view: View, *, seed: int = 0) -> list[Finding
         return np.concatenate(both).astype(np.float64)
 
     train, test = vectors_of(train_tokens), vectors_of(test_tokens)
+    # The statistics are those of the training words, as the test words must stay unknown.
     mean, scale = train.mean(axis=0), train.std(axis=0)
     scale[scale == 0] = 1.0
     train_is_target = np.arange(len(train)) >= n_train

@@ -9,7 +9,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import entropy
@@ -78,42 +79,70 @@ def examples(
         raise SettingError(
             "examples must compare at least two encoders, got one; add the unaligned encoder"
         )
-    # For each encoder and link, `right` is 1 (correct), 0 (wrong) or −1 (not a query).
+    right = _right_answers(questions, views)
+    ambiguous = _ambiguous_types(questions, right, min_count)
+    items = []
+    for form in ambiguous[:forms]:
+        for link in form.links:
+            item = _item(questions, views, right, link, form.word)
+            items.append({**item, "entropy": form.bits, "translations": form.translations})
+    about = {"encoders": [view.name for view in views], "forms_found": len(ambiguous)}
+    return [
+        questions.finding("examples", None, "examples", NOTHING, len(items), about, items=items)
+    ]
+
+
+class _Ambiguous(NamedTuple):
+    """Source word type with several senses.
+
+    Attributes:
+        bits: entropy of the senses.
+        translations: number of links of each sense, keyed by its first translation.
+        links: the links to show, one for each sense.
+        rank: sort key, see `_chosen`.
+    """
+
+    word: str
+    bits: float
+    translations: dict[str, int]
+    links: list[int]
+    rank: tuple[int, int]
+
+
+def _right_answers(questions: Questions, views: Sequence[View]) -> np.ndarray:
+    """Return, for each encoder and link, 1 (correct), 0 (wrong) or −1 (not a query), int64
+    `[n_views, n_pairs]`.
+    """
     right = np.full((len(views), len(questions.pairs)), -1, dtype=np.int64)
     for hits, view in zip(right, views, strict=True):
         hits[view.answers.queries] = view.answers.source_hits
+    return right
+
+
+def _ambiguous_types(questions: Questions, right: np.ndarray, min_count: int) -> list[_Ambiguous]:
+    """Return the word types with at least two senses, of which only some encoders find one, sorted
+    as in `examples`.
+    """
+    # A link is compared only if it is a query of every encoder.
     links_by_form = _links_by_type(questions, np.all(right >= 0, axis=0))
     counts = translations_of(questions, set(links_by_form))
-    ranked = []
-    for form, links_by_translation in links_by_form.items():
-        groups = _frequent_senses(counts[form], min_count)
+    forms = []
+    for word, links_by_translation in links_by_form.items():
+        groups = _frequent_senses(counts[word], min_count)
         if len(groups) < 2:
             continue
         links_by_sense: list[list[int]] = []
         for translations, _ in groups:
-            links: list[int] = []
-            for translation in translations:
-                links += links_by_translation.get(translation, [])
-            links_by_sense.append(links)
+            links = [links_by_translation.get(translation, []) for translation in translations]
+            links_by_sense.append(list(chain.from_iterable(links)))
         choice = _chosen(links_by_sense, right)
         if choice is None:
             continue
-        sort_key, chosen_links = choice
+        rank, chosen_links = choice
         bits = round(float(entropy([n for _, n in groups], base=2)), 3)
-        details = {
-            "entropy": bits,
-            "translations": {translations[0]: n for translations, n in groups},
-        }
-        ranked.append(((-bits, *sort_key, form), form, details, chosen_links))
-    ranked.sort(key=lambda entry: entry[0])
-    items = []
-    for _, form, details, links in ranked[:forms]:
-        for link in links:
-            items.append(_item(questions, views, right, link, form) | details)
-    about = {"encoders": [view.name for view in views], "forms_found": len(ranked)}
-    return [
-        questions.finding("examples", None, "examples", NOTHING, len(items), about, items=items)
-    ]
+        n_links = {translations[0]: n for translations, n in groups}
+        forms.append(_Ambiguous(word, bits, n_links, chosen_links, rank))
+    return sorted(forms, key=lambda form: (-form.bits, *form.rank, form.word))
 
 
 def _links_by_type(questions: Questions, usable: np.ndarray) -> dict[str, dict[str, list[int]]]:
@@ -158,6 +187,7 @@ def _linked_types(questions: Questions, side: str) -> list[str]:
 
 def _content_words(questions: Questions) -> np.ndarray:
     """Return the mask of links whose source word is a content word, bool `[n_pairs]`."""
+    # Cao et al. use part-of-speech tags; without tags, frequency is a rough substitute.
     if "source" in questions.tags:
         tags, names = questions.tags["source"]
         # The last entry is for the tag number −1 of unknown tags.
@@ -242,7 +272,7 @@ def _chosen(
 
 def _item(
     questions: Questions, views: Sequence[View], right: np.ndarray, link: int, form: str
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return one token, its translation, and the word that each encoder retrieved, as a
     JSON-compatible dictionary.
     """
@@ -324,6 +354,7 @@ def chosen_pairs(
     The two words of a link contain only letters and are spelt differently. Each source word type is
     sampled at most once.
     """
+    # All plots show the same words, so the encoders can be compared.
     usable = np.arange(len(questions.pairs))
     for view in views:
         usable = np.intersect1d(usable, view.answers.queries)
@@ -358,6 +389,7 @@ def points(
     words = _words_of_points(questions, links)
     findings = []
     for view in views:
+        # Both languages must be projected together to lie in one plane.
         vectors = np.concatenate([view.units[side][questions.rows[side][links]] for side in SIDES])
         coordinates, method = project(vectors, projection, seed=seed)
         items = []
@@ -370,7 +402,7 @@ def points(
     return findings
 
 
-def _words_of_points(questions: Questions, links: np.ndarray) -> list[dict[str, Any]]:
+def _words_of_points(questions: Questions, links: np.ndarray) -> list[dict[str, object]]:
     """Return the fields of the points that are the same for every encoder, those of the source
     words first.
     """

@@ -71,6 +71,7 @@ def score_links(
     # Encode each link as a single number, so links can be compared as sets.
     positions = (links.source, links.target, gold.source, gold.target)
     width = 1 + max(int(words.max(initial=0)) for words in positions)
+    # Two links are equal if their codes are; `code // width²` is the sentence.
     predicted = np.unique((links.sentence * width + links.source) * width + links.target)
     gold_codes = (gold.sentence * width + gold.source) * width + gold.target
     sure = np.unique(gold_codes[~gold.possible])
@@ -97,6 +98,7 @@ def score_links(
         "bootstrap": bootstrap,
         **(settings or {}),
     }
+    # The bootstrap resamples sentences, so each formula is applied to sums over sentences.
     statistics = [(counts, formula) for formula in _FORMULAS.values()]
     n_items = {
         "aer": len(predicted) + len(sure),
@@ -238,6 +240,7 @@ def _without_impossible_links(
     wrong = np.flatnonzero(~fits)
     if not len(wrong):
         return corpus, gold
+    # A few such links are annotation errors; many show another tokenisation.
     if len(wrong) > 0.05 * len(corpus):
         gold.check(corpus, path=path)  # raises an error about the first such link
     skipped(

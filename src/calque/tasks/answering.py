@@ -208,6 +208,7 @@ class Answering(ZeroShot[QuestionText]):
         self.hidden, self.dropout, self.max_answer = hidden, dropout, max_answer
         super().__init__(train, tests, **protocol)
         training_answers = SpanAnswers([dataset.data for dataset in train])
+        # Without such an answer, every loss would be 0 and training would silently do nothing.
         if not (training_answers.texts["first"] >= 0).any():
             names = ", ".join(dataset.name for dataset in train)
             raise SettingError(
@@ -222,7 +223,7 @@ class Answering(ZeroShot[QuestionText]):
         """
         return read_questions(path, lang=lang, on_error=on_error)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         return {
             "head": "match",
             "hidden": self.hidden,
@@ -244,6 +245,7 @@ class Answering(ZeroShot[QuestionText]):
     def encoded(
         self, encoder: Encoder, data: QuestionText, *, progress: bool = False
     ) -> QuestionVectors:
+        # Passages can exceed the encoder's maximum length, unlike questions.
         passages = encode_long(encoder, data.passages, progress=progress)
         questions = encoder.encode(data.questions, progress=progress)
         return QuestionVectors(passages, questions, data.owner)

@@ -79,6 +79,7 @@ class Score:
         def defined(value: float) -> float | None:
             return value if math.isfinite(value) else None
 
+        # `dataclasses.asdict` would copy the settings deeply, which can be large.
         plain = {each.name: getattr(self, each.name) for each in fields(self)}
         plain |= {name: defined(plain[name]) for name in ("value", "low", "high")}
         lists = {
@@ -100,7 +101,7 @@ class Score:
         """Return the score as one line of JSON."""
         return json_text(self.to_dict(), ensure_ascii=False)
 
-    def about(self, **more: Any) -> Score:
+    def about(self, **more: object) -> Score:
         """Return a copy of the score with additional settings."""
         return replace(self, settings={**self.settings, **more})
 
@@ -112,7 +113,7 @@ class Score:
         )
 
 
-def about_encoder(encoder: Encoder) -> dict[str, Any]:
+def about_encoder(encoder: Encoder) -> dict[str, object]:
     """Return the settings that identify the encoder in a score."""
     return {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
 
@@ -139,7 +140,7 @@ class Task(ABC):
     languages: ClassVar[Languages] = "pairs"
     rows: ClassVar[tuple[str, ...]] = ("words",)
     reporting: ClassVar[Reporting] = Reporting()
-    notes: Mapping[str, Any] = MappingProxyType({})
+    notes: Mapping[str, object] = MappingProxyType({})
 
     @classmethod
     def from_files(cls, inputs: Inputs, **options: Any) -> list[Task]:

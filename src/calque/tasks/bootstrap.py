@@ -136,12 +136,14 @@ def measure_all(
     blocks = [[np.zeros(0)] for _ in statistics]
     for draw_counts in sampled(texts, samples):
         for values, (sums, statistic) in zip(blocks, statistics, strict=True):
+            # A sample is given by how often each sentence is drawn, so its sums are one product.
             drawn_sums = draw_counts @ np.asarray(sums, dtype=np.float64)
             values.append(np.asarray(statistic(drawn_sums), dtype=np.float64))
     measured = []
     for values, (sums, statistic) in zip(blocks, statistics, strict=True):
         value = float(statistic(np.asarray(sums).sum(axis=0, dtype=np.float64)))
         drawn = np.concatenate(values)
+        # Five digits keep the files small; comparisons need no more.
         resamples = tuple(float(f"{resample:.5g}") for resample in drawn[:KEPT])
         low, high = ends_of(drawn, value)
         measured.append(Measured(value, low, high, resamples, texts))
@@ -161,6 +163,7 @@ def over_groups(sums: np.ndarray, groups: Sequence[Hashable]) -> np.ndarray:
     """
     if not len(groups):
         return sums
+    # Groups are numbered by first occurrence, so translations of a text get the same groups.
     index_of: dict[Hashable, int] = {}
     group_of_text = [index_of.setdefault(group, len(index_of)) for group in groups]
     group_sums = np.zeros((len(index_of), *sums.shape[1:]))
@@ -222,6 +225,7 @@ def _blocks(n: int, samples: int) -> Iterator[np.ndarray]:
 def ends_of(drawn: np.ndarray, value: float) -> tuple[float, float]:
     """Return the 95% percentile interval (Efron and Tibshirani 1993, §13.3) of the finite values of
     `drawn`. If no value is finite, both ends are `value`."""
+    # A ratio is NaN in samples without test items.
     finite = drawn[np.isfinite(drawn)]
     if not len(finite):
         return value, value

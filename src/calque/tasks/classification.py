@@ -23,7 +23,7 @@ from calque.nn.pooling import maxima, means
 from calque.nn.recurrent import StackedLSTM
 from calque.spec import Count, Label, Option, Share
 from calque.tasks.bootstrap import Statistic, accuracy, f1
-from calque.tasks.datasets import Answers, Dataset, codes_of
+from calque.tasks.datasets import Answers, Dataset, codes_of, label_names
 from calque.tasks.zeroshot import ZeroShot
 from calque.text import Sentences
 from calque.training.sources import FrozenSource, VectorSource, WordRows
@@ -89,6 +89,7 @@ class Classification(ZeroShot[LabelledText]):
             ),
         ] = 0.1,
         tune: bool = False,
+        dev: Sequence[Dataset[LabelledText]] = (),
         **protocol: Any,
     ):
         if kind not in self.names:
@@ -96,43 +97,32 @@ class Classification(ZeroShot[LabelledText]):
         self.name: str = kind
         if head is None:
             head = "cls" if tune else _FROZEN_HEADS[kind]
-        if head not in HEADS:
-            raise SettingError(
-                f"head must be one of {', '.join(HEADS)}, got {head!r}{did_you_mean(head, HEADS)}"
-            )
-        if tune != (head == "cls"):
-            raise SettingError(
-                f"head {head} cannot be used with tune={tune}; cls requires --tune, other heads "
-                "require frozen vectors"
-            )
+        _check_head(head, kind, tune)
         self.head_type = head
-        if head == "esim" and kind != "nli":
-            raise SettingError(
-                f"head esim requires text pairs, but {kind} classifies single texts; use mean or "
-                "bilstm"
-            )
         self.columns = 2 if kind == "nli" else 1
-        for dataset in (*train, *tests, *protocol.get("dev", ())):
-            n_columns = len(dataset.data.texts)
-            if n_columns != self.columns:
-                raise SettingError(
-                    f"{dataset.name}: {kind} needs {self.columns} texts a line, got {n_columns}"
-                )
+        for dataset in (*train, *tests, *dev):
+            self._check_columns(dataset)
         self.hidden, self.dropout = hidden, dropout
-        labels: set[str] = set()
-        for dataset in train:
-            labels.update(dataset.data.labels.names)
-        self.labels = tuple(sorted(labels))
+        # The sorted order makes the labels' indices, and so the head, independent of the files.
+        self.labels = tuple(sorted(label_names(dataset.data.labels for dataset in train)))
         if len(self.labels) < 2:
             names = ", ".join(dataset.name for dataset in train)
             raise SettingError(
                 f"{names} must have at least two labels, got {', '.join(self.labels) or 'none'}"
             )
+        # The first statistic gives the main score.
         statistics: dict[str, Statistic] = {"accuracy": accuracy}
         if kind == "sentiment":
             statistics["macro-f1"] = macro_f1
         self.statistics = statistics
-        super().__init__(train, tests, tune=tune, **protocol)
+        super().__init__(train, tests, tune=tune, dev=dev, **protocol)
+
+    def _check_columns(self, dataset: Dataset[LabelledText]) -> None:
+        n_columns = len(dataset.data.texts)
+        if n_columns != self.columns:
+            raise SettingError(
+                f"{dataset.name}: {self.name} needs {self.columns} texts a line, got {n_columns}"
+            )
 
     @staticmethod
     def read(
@@ -166,7 +156,7 @@ class Classification(ZeroShot[LabelledText]):
         )
         return relabelled(text, rename) if rename else text
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         return {
             "head": self.head_type,
             "hidden": self.hidden,
@@ -178,6 +168,7 @@ class Classification(ZeroShot[LabelledText]):
         """Group consecutive lines with the same premise. All translations of a data set have the
         same group numbers.
         """
+        # Single texts are independent.
         if self.columns == 1:
             return []
         numbers: list[int] = []
@@ -199,6 +190,7 @@ class Classification(ZeroShot[LabelledText]):
 
     def answers(self, dataset: Dataset[LabelledText]) -> Answers:
         lengths = np.ones(len(dataset.data), dtype=np.int64)
+        # The head has no output for a label that does not occur in the training text.
         remedy = "leave out the texts with this label (--rename {kind}=)"
         labels = codes_of(dataset.data.labels, self.labels, dataset, lengths, remedy)
         return Answers(lengths, texts={"labels": labels})
@@ -234,6 +226,23 @@ class Classification(ZeroShot[LabelledText]):
             by_label = np.stack([is_predicted & is_gold, is_predicted, is_gold], axis=2)
             counts["macro-f1"] = by_label.reshape(len(gold), 3 * len(labels))
         return counts
+
+
+def _check_head(head: str, task: str, tune: bool) -> None:
+    """Raise a `SettingError` if a task head is unknown, or cannot be used for a task."""
+    if head not in HEADS:
+        raise SettingError(
+            f"head must be one of {', '.join(HEADS)}, got {head!r}{did_you_mean(head, HEADS)}"
+        )
+    if tune != (head == "cls"):
+        raise SettingError(
+            f"head {head} cannot be used with tune={tune}; cls requires --tune, other heads "
+            "require frozen vectors"
+        )
+    if head == "esim" and task != "nli":
+        raise SettingError(
+            f"head esim requires text pairs, but {task} classifies single texts; use mean or bilstm"
+        )
 
 
 def side_by_side(columns: Sequence[Sentences]) -> Sentences:
@@ -321,6 +330,7 @@ class TextHead(nn.Module):
             texts = maxima(self.lstm(rows, lengths), lengths)
         if self.columns == 2:
             u, v = texts.chunk(2)
+            # as in Conneau et al. (2017, Fig. 1)
             texts = torch.cat([u, v, (u - v).abs(), u * v], dim=1)
         return self.dense(texts)
 

@@ -112,6 +112,7 @@ class Consistency(Task):
         Raises:
             SettingError: the vectors do not match the words of the text.
         """
+        # With wrong offsets, the word types would be those of other words, without any error.
         if not np.array_equal(np.diff(vectors.offsets), self.text.lengths()):
             raise SettingError(
                 f"vectors must match the words of the text, got {vectors.n_words} vectors in "
@@ -172,6 +173,7 @@ class Consistency(Task):
             return np.zeros(0, dtype=bool)
         numbers, _ = self._types
         covered = covered_words(vectors)
+        # All words with a vector are candidates, not only those that can be queries.
         candidates = np.flatnonzero(covered)
         unit = unit_rows(vectors.data, None if covered.all() else candidates)
         query_rows = np.searchsorted(candidates, queries)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -21,29 +21,49 @@ from calque.tasks.overlap import shared_texts, warn_of_overlap
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from calque.annotated import Labels
+    from calque.annotated import Labels, ProbeText, TaggedText
     from calque.text import Sentences
 
-D = TypeVar("D")
+
+class Data(Protocol):
+    """Annotated texts, such as `calque.annotated.TaggedText`."""
+
+    def __len__(self) -> int: ...
+
+    def take(self, rows: np.ndarray, /) -> Self: ...
+
+
+class LocatedData(Data, Protocol):
+    """Annotated texts whose places in a file are known, for use in messages."""
+
+    @property
+    def path(self) -> str | None: ...
+
+    @property
+    def lines(self) -> np.ndarray | None: ...
+
+
+D = TypeVar("D", bound=Data)
+D_co = TypeVar("D_co", bound=Data, covariant=True)
 
 
 @dataclass(frozen=True)
-class Dataset(Generic[D]):
+class Dataset(Generic[D_co]):
     """Data set with its name and language."""
 
     name: str
     lang: str
-    data: D
+    data: D_co
 
 
 def read_datasets(
     files: Sequence[str],
     *,
-    read: Callable[[str, str], Any],
+    read: Callable[[str, str], D],
     max_texts: int | None,
-    cache: dict[tuple[str, str, int | None], Any],
+    cache: dict[tuple[str, str, int | None], D],
     say: Say,
-) -> list[Dataset[Any]]:
+) -> list[Dataset[D]]:
     """Read annotated files.
 
     Args:
@@ -51,8 +71,8 @@ def read_datasets(
             (`de=dev.tsv`).
         read: function that reads the data from a path and its language.
         max_texts: maximum number of texts to use from each file, evenly spaced; default: all.
-        cache: data sets that were already read, because a file may be used twice, for example for development and
-            for testing.
+        cache: data sets that were already read, because a file may be used twice, for example for
+            development and for testing.
 
     Raises:
         SettingError: the language of a file is unknown.
@@ -62,7 +82,7 @@ def read_datasets(
         lang, path = language_and_path(file)
         key = lang, path, max_texts
         if key not in cache:
-            data: Any = read(path, lang)
+            data = read(path, lang)
             chosen = spread_over(len(data), max_texts)
             used = "" if chosen is None else f", of which {len(chosen):,} are used"
             say(f"{path}: {len(data):,} texts in {lang}{used}")
@@ -72,7 +92,7 @@ def read_datasets(
     return datasets
 
 
-def _warn_of_repaired_tags(path: str, data: Any) -> None:
+def _warn_of_repaired_tags(path: str, data: Data) -> None:
     """Warn if a reader repaired tags. The warning is shown even with -q, because the scores count
     the changed spans.
     """
@@ -84,13 +104,15 @@ def _warn_of_repaired_tags(path: str, data: Any) -> None:
 
 
 def repaired_tags(
-    train: Sequence[Dataset[Any]], dev: Sequence[Dataset[Any]], test: Dataset[Any]
+    train: Sequence[Dataset[TaggedText | ProbeText]],
+    dev: Sequence[Dataset[TaggedText | ProbeText]],
+    test: Dataset[TaggedText | ProbeText],
 ) -> dict[str, int]:
     """Return the number of repaired tags in the training, development and test files, for the
     record of a score.
     """
 
-    def total(datasets: Sequence[Dataset[Any]]) -> int:
+    def total(datasets: Sequence[Dataset[TaggedText | ProbeText]]) -> int:
         return sum(dataset.data.repaired for dataset in datasets)
 
     return {"train": total(train), "dev": total(dev), "test": test.data.repaired}
@@ -103,10 +125,15 @@ def number_or_name(column: str | None) -> int | str | None:
     return column
 
 
+def label_names(labels: Iterable[Labels]) -> set[str]:
+    """Return the names of all labels of several data sets."""
+    return set().union(*(labels_of_text.names for labels_of_text in labels))
+
+
 def codes_of(
     labels: Labels,
     names: Sequence[str],
-    dataset: Dataset[Any],
+    dataset: Dataset[LocatedData],
     lengths: np.ndarray,
     remedy: str,
     name_in_rename: Callable[[str], str] = str,
@@ -127,9 +154,11 @@ def codes_of(
     if not len(unknown):
         return codes
     label = labels[int(unknown[0])]
+    # `labels` is flat, so the text of a label follows from the number of labels per text.
     text = int(np.searchsorted(np.cumsum(lengths), unknown[0], side="right"))
     lines = dataset.data.lines
     line = None if lines is None else int(lines[text])
+    # B-PER and I-PER are one name for `--rename`.
     known = sorted({name_in_rename(name) for name in names if name != "O"})
     shown = ", ".join(known[:12])
     if len(known) > 12:
@@ -140,21 +169,23 @@ def codes_of(
     raise InputError(f"{fact}; {remedies}", path=dataset.data.path or dataset.name, line=line)
 
 
-def warn_of_shared(test: Dataset[Any], trained: Sequence[Dataset[Any]]) -> None:
+def warn_of_shared(test: Dataset[Data], trained: Sequence[Dataset[Data]]) -> None:
     """Warn if a test set overlaps with a training text. Languages are ignored, because a declared
     language can be wrong.
     """
     test_columns = _text_columns(test)
     for train in trained:
         train_columns = _text_columns(train)
+        # Texts with different numbers of columns cannot be equal.
         if len(test_columns) == len(train_columns):
             warn_of_overlap(test.name, shared_texts(test_columns, train_columns), train.name)
 
 
-def _text_columns(dataset: Dataset[Any]) -> Sequence[Sentences]:
+def _text_columns(dataset: Dataset[Data]) -> Sequence[Sentences]:
     """Return the columns of texts of a data set, such as premises and hypotheses."""
-    texts = getattr(dataset.data, "texts", None)
-    return texts or (dataset.data.sentences,)
+    # Data with one column has the attribute `sentences`, other data has `texts`.
+    data: Any = dataset.data
+    return getattr(data, "texts", None) or (data.sentences,)
 
 
 class Answers:

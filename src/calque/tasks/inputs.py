@@ -90,6 +90,7 @@ class Inputs:
                 "test.en-de.tsv"
             )
         n = max(len(self.test), len(self.langs))
+        # One test file with several pairs of languages is read once for each pair.
         tests = _per_test_text(self.test, n, "--test")
         langs = list(self.langs)
         check_pairs(tests, langs)
@@ -99,13 +100,7 @@ class Inputs:
             )
         train = _per_test_text(self.train, n, "--train") if self.train else []
         dev = _per_test_text(self.dev, n, "--dev") if self.dev else []
-        if self.train_links and not train:
-            raise SettingError("--train-links requires --train")
-        if self.train_links and len(self.train_links) != len(train):
-            raise SettingError(
-                f"--train-links must be {len(train)} files, got {len(self.train_links)}; set one "
-                "for each training text"
-            )
+        self._check_train_links(len(train))
         return [
             replace(
                 self,
@@ -118,6 +113,18 @@ class Inputs:
             )
             for k in range(n)
         ]
+
+    def _check_train_links(self, n_texts: int) -> None:
+        """Raise a `SettingError` if there is not one file of links for each training text."""
+        if not self.train_links:
+            return
+        if not n_texts:
+            raise SettingError("--train-links requires --train")
+        if len(self.train_links) != n_texts:
+            raise SettingError(
+                f"--train-links must be {n_texts} files, got {len(self.train_links)}; set one "
+                "for each training text"
+            )
 
     def corpora(self) -> list[tuple[str, ParallelCorpus]]:
         """Return the name and the content of each parallel test text."""

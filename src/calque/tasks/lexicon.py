@@ -171,6 +171,8 @@ class Lexicon(Task):
         test = inputs.only("test")
         check_pairs(inputs.test, inputs.langs)
         (langs,) = inputs.langs
+        if not 1 <= len(entries) <= 2:
+            raise SettingError(f"entries must be [first] or [first, end], got {list(entries)}")
         start = entries[0]
         stop = entries[1] if len(entries) > 1 else None
         dictionary = read_dictionary(test, langs=langs, on_error=on_error)
@@ -194,6 +196,7 @@ class Lexicon(Task):
             data=Path(test).name,
         )
         end = "" if stop is None else stop
+        # Scores on different ranges or texts must not be compared, so both are recorded.
         task.notes = {
             "entries": f"{start}-{end}",
             "text": [Path(file).name for file in inputs.text],
@@ -301,6 +304,7 @@ class Lexicon(Task):
     def _sides(self, encoder: Encoder, *, progress: bool) -> tuple[_Words, _Words]:
         """Return the words of both languages with their vectors."""
         source_words, target_words = self.dictionary.source, self.dictionary.target
+        # Both languages need a list; otherwise, the sides would differ in how words were chosen.
         if self.texts is None and self.candidates == "all":
             source_lang, target_lang = self.dictionary.langs
             source_list = _stored_words(encoder, source_lang)
@@ -331,18 +335,14 @@ class Lexicon(Task):
         spelling. A word that is stored itself, but is not among the most frequent words, is left
         out.
         """
-        # maps a word, lower-cased if `lower` is set, to its most frequent spelling
-        spelling_of: dict[str, str] = {}
-        for word in stored:
-            spelling_of.setdefault(word.lower() if self.lower else word, word)
-            if len(spelling_of) == self.max_candidates:
-                break
+        spelling_of = self._frequent_spellings(stored)
         rows = {word: row for row, word in enumerate(spelling_of)}
         row_of = {word: rows.get(word) for word in dictionary_words}
+        # A word that is stored, but too rare, must not borrow the vector of another spelling.
         all_stored = set(stored)
         absent = []
-        for word, row in row_of.items():
-            if row is None and word not in all_stored and word.lower() in rows:
+        for word in row_of:
+            if word not in all_stored and word not in rows and word.lower() in rows:
                 absent.append(word)
         if absent:
             # The encoder decides whether it falls back to the lower-cased spelling.
@@ -353,6 +353,17 @@ class Lexicon(Task):
         sentences = one_word_sentences(spelling_of.values(), lang)
         embeddings = encoder.encode(sentences, progress=progress)
         return _Words(embeddings.data, row_of, "vectors")
+
+    def _frequent_spellings(self, stored: Sequence[str]) -> dict[str, str]:
+        """Return the `max_candidates` most frequent words of a sorted list. The dictionary maps a
+        word, lower-cased if `lower` is set, to its most frequent spelling.
+        """
+        spelling_of: dict[str, str] = {}
+        for word in stored:
+            spelling_of.setdefault(word.lower() if self.lower else word, word)
+            if len(spelling_of) == self.max_candidates:
+                break
+        return spelling_of
 
     def _gold(self, source: _Words, target: _Words) -> tuple[dict[int, list[int]], int]:
         """Return the distinct rows of the gold translations of each source row, and the number of
@@ -381,11 +392,13 @@ class Lexicon(Task):
         """Return the rank of each source word's best gold translation, counted from 1, float64
         `[n_queries]`.
         """
+        # Only the queries are ranked, but the hubness of a candidate depends on all source words.
         x, y = torch.from_numpy(unit_rows(source)), torch.from_numpy(unit_rows(target))
         hubness = torch.zeros(len(y))
         if self.similarity == "csls":
             hubness = _hubness(y, x, self.k, progress=progress)
         queries, ranks = list(gold), []
+        # A block of queries is compared with all candidates at once, within the memory limit.
         block_size = max(1, _CELLS // len(y))
         for start in range(0, len(queries), block_size):
             block = queries[start : start + block_size]
@@ -485,6 +498,7 @@ def by_frequency(dictionary: Dictionary, start: int, stop: int | None) -> Dictio
     Raises:
         SettingError: the dictionary has no source words in this range.
     """
+    # Published dictionaries list words by frequency; MUSE tests on a range of them.
     source_words = list(dict.fromkeys(dictionary.source))
     if stop is None:
         stop = len(source_words)

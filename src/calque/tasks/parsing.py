@@ -20,7 +20,7 @@ from calque.nn.pooling import sums
 from calque.nn.recurrent import StackedLSTM
 from calque.spec import Count, Option, Share
 from calque.tasks.bootstrap import Statistic, ratio
-from calque.tasks.datasets import Answers, Dataset
+from calque.tasks.datasets import Answers, Dataset, label_names
 from calque.tasks.reporting import of_trained_heads
 from calque.tasks.zeroshot import ZeroShot
 
@@ -90,15 +90,10 @@ class Parsing(ZeroShot[Treebank]):
             "upos": upos,
             "dropout": dropout,
         }
-        relations: set[str] = set()
-        parts: set[str] = set()
-        for dataset in train:
-            relations.update(dataset.data.relations.names)
-            parts.update(dataset.data.upos.names)
-        self.relations = tuple(sorted(relations))
+        self.relations = tuple(sorted(label_names(dataset.data.relations for dataset in train)))
         # Part-of-speech tags that do not occur in the training text share an additional embedding,
         # the last one.
-        self.parts = tuple(sorted(parts))
+        self.parts = tuple(sorted(label_names(dataset.data.upos for dataset in train)))
         super().__init__(train, tests, **protocol)
 
     @staticmethod
@@ -111,7 +106,7 @@ class Parsing(ZeroShot[Treebank]):
             return {"epochs": 5, "batch": 32, "warmup": 0.1, "decay": "linear"}
         return {"epochs": 40, "batch": 32, "learning_rate": 1e-3, "patience": 10}
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         return {"head": "biaffine", **self.shape, "relations": len(self.relations)}
 
     def sentences(self, data: Treebank) -> Sentences:
@@ -142,6 +137,7 @@ class Parsing(ZeroShot[Treebank]):
         relations = answers.of_words("relations", batch.numbers).to(device)
         states = head(batch.rows, batch.lengths, answers.of_words("parts", batch.numbers))
         arc_scores = head.arcs_of_words(states, batch.lengths)
+        # In training, labels are scored on the gold arcs, as in Dozat and Manning.
         label_scores = head.labels(states, heads, batch.lengths)
         arc_losses = functional.cross_entropy(arc_scores, heads.to(device), reduction="none")
         label_losses = functional.cross_entropy(label_scores, relations, reduction="none")
@@ -154,8 +150,10 @@ class Parsing(ZeroShot[Treebank]):
         is_counted = answers.of_words("counted", batch.numbers) > 0
         states = head(batch.rows, batch.lengths, answers.of_words("parts", batch.numbers))
         arc_scores = head.arcs(states, batch.lengths).double().cpu().numpy()
+        # The best head of each word alone would not always form a tree.
         trees = maximum_spanning_trees(arc_scores, batch.lengths.numpy())
         predicted_heads = torch.from_numpy(trees.astype(np.int64))
+        # In testing, labels are scored on the predicted arcs.
         label_scores = head.labels(states, predicted_heads, batch.lengths)
         predicted_relations = label_scores.argmax(1).cpu()
         attached = (predicted_heads == heads) & is_counted

@@ -19,7 +19,7 @@ from calque.nn.probe import Probe, SpanRows
 from calque.offsets import offsets_of, ranges
 from calque.spec import Count, Option, Share
 from calque.tasks.bootstrap import Statistic, f1, ratio
-from calque.tasks.datasets import Answers, Dataset, number_or_name, repaired_tags
+from calque.tasks.datasets import Answers, Dataset, label_names, number_or_name, repaired_tags
 from calque.tasks.reporting import of_trained_heads
 from calque.tasks.zeroshot import ZeroShot
 from calque.training.sources import FrozenSource, VectorSource
@@ -123,6 +123,7 @@ class ProbeAnswers(Answers):
             order = np.argsort(keys, kind="stable")
             bounds = np.searchsorted(keys[order], owner[:, None, None] * width + spans)
         sizes = bounds[..., 1] - bounds[..., 0]
+        # A span without vectors has nothing to pool.
         has_vectors = (sizes > 0).all(axis=1)
         span_rows = []
         for k in range(spans.shape[1]):
@@ -196,13 +197,11 @@ class Probing(ZeroShot[ProbeText]):
         for dataset in (*train, *tests, *dev):
             _check(dataset, train[0] if train else dataset)
         # Settings of `Probe`, which are also recorded with the scores.
-        self.shape = {"width": width, "hidden": hidden, "dropout": dropout}
-        self.probe = train[0].data.probe if train else ""
-        self.spans = train[0].data.spans.shape[1] if train else 1
-        labels: set[str] = set()
-        for dataset in train:
-            labels.update(dataset.data.labels.names)
-        self.labels = tuple(sorted(labels))
+        self.shape: dict[str, Any] = {"width": width, "hidden": hidden, "dropout": dropout}
+        self.probe, self.spans = "", 1
+        if train:
+            self.probe, self.spans = train[0].data.probe, train[0].data.spans.shape[1]
+        self.labels = tuple(sorted(label_names(dataset.data.labels for dataset in train)))
         # Include the probe in the name, because score comparisons must distinguish different probes
         # of the same file.
         tests = [replace(test, name=f"{test.name} ({self.probe})") for test in tests]
@@ -252,12 +251,12 @@ class Probing(ZeroShot[ProbeText]):
             subtypes=subtypes,
         )
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         return {"probe": self.probe, "head": "edge probe", **self.shape, "labels": len(self.labels)}
 
-    def settings_of(self, test: Dataset[ProbeText]) -> dict[str, Any]:
+    def settings_of(self, test: Dataset[ProbeText]) -> dict[str, object]:
         n_unknown = int((test.data.labels.among(self.labels) < 0).sum())
-        settings: dict[str, Any] = {"targets": len(test.data.spans), "unknown_labels": n_unknown}
+        settings: dict[str, object] = {"targets": len(test.data.spans), "unknown_labels": n_unknown}
         if self.probe == "entities":
             settings["repaired_tags"] = repaired_tags(self.train, self.dev, test)
         return settings
@@ -271,6 +270,7 @@ class Probing(ZeroShot[ProbeText]):
         vectors = encoder.encode(data.sentences, progress=progress)
         if encoder.rows == "words":
             return vectors
+        # Key points are a subset of the words, so their positions are needed to find them in spans.
         key_points = encoder.key_points(data.sentences)  # type: ignore[attr-defined]
         return KeyPointVectors(vectors, np.asarray(key_points.data, dtype=np.int64))
 

@@ -127,6 +127,7 @@ def project_tags(source: TaggedText, pairs: WordPairs, target: Sentences) -> Tag
         projected_tags.append(sentence_tags)
     rows, tags = [], []
     for sentence, words in enumerate(target):
+        # A word without links gets the most frequent tag of its type elsewhere in the text.
         filled = [
             tag or _most_frequent(tags_of_type[word])
             for tag, word in zip(projected_tags[sentence], words.words, strict=True)
@@ -196,9 +197,11 @@ class LabelProjection(Task):
         """
         scores: list[Score] = []
         for name, corpus, pairs in self.corpora:
+            # The first tagger needs no test set; a test set is required, so the training text stands in.
             tagger = self.make(self.train, self.train, tune=False)
             train = projected(tagger, encoder, corpus, pairs, progress=progress)
             self.say(f"{name}: {train.name}")
+            # The projected text is in one language, so only test sets in this language are zero-shot.
             tests = [test for test in self.tests if test.lang == train.lang]
             if not tests:
                 continue

@@ -38,7 +38,7 @@ def is_part(metric: str, metrics: Collection[str]) -> bool:
 NOT_CONVERGED = "not converged: the best epoch was the last"
 
 
-def warnings_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
+def warnings_of(settings: Mapping[str, object]) -> tuple[str, ...]:
     """Return the recorded reasons why a score must not be compared with other scores.
 
     Results of earlier versions have no such reasons. Their epochs show whether a head on frozen
@@ -47,15 +47,17 @@ def warnings_of(settings: Mapping[str, Any]) -> tuple[str, ...]:
     if "warnings" in settings or "converged" in settings:
         reasons = settings.get("warnings")
         return tuple(str(reason) for reason in reasons) if isinstance(reasons, list) else ()
-    chosen_epochs, max_epochs = settings.get("chosen_epochs"), settings.get("epochs")
-    if settings.get("features") != "frozen":
-        return ()
-    if not isinstance(chosen_epochs, list) or not isinstance(max_epochs, int | float):
-        return ()
-    for epoch in chosen_epochs:
-        if isinstance(epoch, int) and epoch >= max_epochs:
-            return (NOT_CONVERGED,)
+    if settings.get("features") == "frozen" and _reached_last_epoch(settings):
+        return (NOT_CONVERGED,)
     return ()
+
+
+def _reached_last_epoch(settings: Mapping[str, object]) -> bool:
+    """Return whether the last epoch was the best one in a training run."""
+    chosen_epochs, max_epochs = settings.get("chosen_epochs"), settings.get("epochs")
+    if not isinstance(chosen_epochs, list) or not isinstance(max_epochs, int | float):
+        return False
+    return any(isinstance(epoch, int) and epoch >= max_epochs for epoch in chosen_epochs)
 
 
 @dataclass(frozen=True)
@@ -90,11 +92,11 @@ class Reporting:
     lower: tuple[str, ...] = ()
     descriptive: tuple[str, ...] = ()
     by_test_set: tuple[str, ...] = ()
-    by_encoder: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
+    by_encoder: Mapping[str, tuple[str, object]] = field(default_factory=dict)
     only_for: Mapping[str, str] = field(default_factory=dict)
     role: Literal["", "retrieval", "transfer"] = ""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the values that differ from the defaults, as JSON-compatible lists and
         dictionaries.
         """
@@ -107,7 +109,7 @@ class Reporting:
         return plain
 
     @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> Reporting:
+    def from_dict(cls, plain: Mapping[str, object]) -> Reporting:
         """Return the declaration that `to_dict` wrote. Unknown keys, which a later version may add,
         are ignored.
 

@@ -175,6 +175,8 @@ class WordRetrieval(Task):
         words = inputs.words
         corpus = words.read(test, langs)
         pairs = words.open_pairs(inputs.links[0], corpus) if inputs.links else None
+        # A smaller training text would have fewer linked pairs, so
+        # more test pairs would count as unseen.
         train = train_pairs = None
         if inputs.train:
             train = words.unlimited.read(inputs.train[0], langs)
@@ -244,14 +246,14 @@ class WordRetrieval(Task):
         return WordPairs(sentence[order], *positions, n_sentences=n), unseen
 
     @cached_property
-    def _record(self) -> dict[str, Any]:
+    def _record(self) -> dict[str, object]:
         """Recorded settings and counts that do not depend on the encoder."""
         pairs, train_pairs = self.links
         if self._input_pairs is None:
             symmetrize = self.symmetrize
             if symmetrize != "one-to-one":
                 symmetrize = f"{symmetrize}, one-to-one"
-            record: dict[str, Any] = {
+            record: dict[str, object] = {
                 "links": f"{self.model}, from the test text",
                 "symmetrize": symmetrize,
                 "links_not_one_to_one": 0,
@@ -321,6 +323,7 @@ class WordRetrieval(Task):
                 "that the text is not empty and that its two sides are translations of each other"
             )
         encode = partial(encoder.encode, progress=progress)
+        # Boundary tokens are no words, so `encode` does not return their vectors.
         if self.special:
             encode = partial(with_special_tokens, encoder)
         source = encode(self.corpus.source)
@@ -346,6 +349,7 @@ class WordRetrieval(Task):
         """
         self._check_words("source", source, self._sides[0])
         self._check_words("target", target, self._sides[1])
+        # Without context, all tokens of a word type would be equally near to a query.
         source_words = target_words = None
         if not self.contextual:
             source_words, target_words = (first_occurrences(side) for side in self._sides)
@@ -414,6 +418,7 @@ class WordRetrieval(Task):
             **(about or {}),
         }
         counts = self._counts(retrieved, source, target)
+        # All metrics share their bootstrap samples, so their differences are paired.
         statistics = [(sums, accuracy) for sums in counts.values()]
         measured = measure_all(statistics, samples=self.bootstrap)
         by_metric = dict(zip(counts, measured, strict=True))
@@ -458,6 +463,7 @@ class WordRetrieval(Task):
             "accuracy": (retrieved.source_hits, retrieved.target_hits),
             "form": self._type_hits(retrieved, source, target),
         }
+        # The first selection gives the main score, so unseen links come first.
         selections = {}
         if unseen is not None:
             selections["unseen"] = unseen[queries]
@@ -583,11 +589,14 @@ def retrieve(
     target_pool = _all_or_copy(target_words, target.n_words)
     # The queries are the links whose two words are allowed and have a vector.
     allowed = np.flatnonzero(source_pool[source_rows] & target_pool[target_rows])
+    # Words without a vector are all equal to the zero vector; as candidates, they would be hubs.
+    # They are removed after `allowed`, so that `dropped` counts the links they cost.
     source_pool &= covered_words(source)
     target_pool &= covered_words(target)
     queries = allowed[source_pool[source_rows[allowed]] & target_pool[target_rows[allowed]]]
     source_rows, target_rows = source_rows[queries], target_rows[queries]
     if candidates == "linked":
+        # The hubness of CSLS is also computed over these words alone.
         for pool, rows in ((source_pool, source_rows), (target_pool, target_rows)):
             pool[:] = False
             pool[rows] = True

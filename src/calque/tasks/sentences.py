@@ -237,6 +237,7 @@ class SentenceRetrieval(Task):
             SettingError: no sentence has a vector.
         """
         text = side
+        # Other poolings take the written text, because their tokenizer expects spaces as written.
         if self.tokenize and pooling.unit == "words":
             split = splitter(side.lang, pretokenized=False)
             text = Sentences.of([split(" ".join(sentence.words)) for sentence in side], side.lang)
@@ -296,6 +297,7 @@ class SentenceRetrieval(Task):
         n = len(forward)
         source, target = self.text.langs
         columns_by_metric = {
+            # Each sentence is a query in both directions.
             metric: [forward.astype(float) + backward, np.full(n, 2.0)],
             f"{metric}.{source}-{target}": [forward, np.ones(n)],
             f"{metric}.{target}-{source}": [backward, np.ones(n)],
@@ -319,6 +321,7 @@ class SentenceRetrieval(Task):
             encode: function that returns the vectors of sentences.
             source, target: sentence vectors of both sides of the test text.
         """
+        # The threshold is chosen on development text (Artetxe and Schwenk 2019), never on the test text.
         dev_text = minable(dev)
         dev_pairs = self._mined_pairs(encode(dev_text.source), encode(dev_text.target))
         threshold = best_threshold(dev_pairs, dev_text.is_gold(dev_pairs), len(dev_text.gold))
@@ -354,6 +357,7 @@ class SentenceRetrieval(Task):
 
     def _mined_pairs(self, source: SentenceVectors, target: SentenceVectors) -> Mined:
         """Return the candidates for mined pairs, limited to sentences that have a vector."""
+        # A zero vector has the same cosine with every sentence, so its margin would be arbitrary.
         source_rows, target_rows = np.flatnonzero(source.covered), np.flatnonzero(target.covered)
         pairs = mine(
             best_by_margin(source.data[source_rows], target.data[target_rows], k=self.margin_k)
@@ -426,6 +430,7 @@ def _distinct_sentences(side: Sentences) -> tuple[np.ndarray, np.ndarray]:
     number of each sentence's text among them, −1 for empty sentences, int64 `[n_sentences]`.
     """
     numbers = text_numbers(side)
+    # `numbers` are in order of first occurrence, so entry i of `first` belongs to text number i.
     first = np.unique(numbers, return_index=True)[1]
     is_filled = side.lengths()[first] > 0
     number_without_empty = np.where(is_filled, np.cumsum(is_filled) - 1, -1)

@@ -20,7 +20,14 @@ from calque.offsets import offsets_of, ranges
 from calque.spans import names_without_spans, span_counts
 from calque.spec import Count, Label, Option, Share
 from calque.tasks.bootstrap import Statistic, accuracy, f1
-from calque.tasks.datasets import Answers, Dataset, codes_of, number_or_name, repaired_tags
+from calque.tasks.datasets import (
+    Answers,
+    Dataset,
+    codes_of,
+    label_names,
+    number_or_name,
+    repaired_tags,
+)
 from calque.tasks.projection import LabelProjection
 from calque.tasks.reporting import NOT_CONVERGED
 from calque.tasks.zeroshot import Experiment, ZeroShot
@@ -92,47 +99,47 @@ class Tagging(ZeroShot[TaggedText]):
         self.name: str = kind
         if head is None:
             head = "linear" if tune else "bilstm-crf"
-        if head not in HEADS:
-            raise SettingError(
-                f"head must be one of {', '.join(HEADS)}, got {head!r}{did_you_mean(head, HEADS)}"
-            )
+        _check_head(head)
         self.head_type = head
         self.hidden, self.layers, self.dropout = hidden, layers, dropout
         self.unknown = unknown
-        has_spans = kind != "pos"
-        if has_spans:
-            for dataset in train:
-                _check_has_spans(dataset)
-            for dataset in (*train, *tests, *dev):
-                _refuse_other_tags(dataset)
-        has_intents = kind == "slots" and all(
-            dataset.data.intents is not None for dataset in (*train, *tests)
-        )
+        if self.has_spans:
+            _check_span_tags(train, (*tests, *dev))
         self.tags = _training_names([dataset.data.tags for dataset in train])
+        # Intents are scored only if every file has them.
         self.intents: tuple[str, ...] = ()
-        if has_intents:
+        if kind == "slots" and _all_have_intents((*train, *tests)):
             self.intents = _training_names(_intents_of(train))
+        self._set_gold_labels((*tests, *dev))
+        types = {tag.removeprefix("B-") for tag in self.tags if tag.startswith("B-")}
+        self.span_types = tuple(sorted(types)) if self.has_spans else ()
+        self.statistics = self._statistics()
+        super().__init__(train, tests, tune=tune, dev=dev, **protocol)
 
-        # Labels that the head can predict come first; labels that occur only in test or development
-        # text follow.
+    @property
+    def has_spans(self) -> bool:
+        """Whether the tags encode spans, unlike parts of speech."""
+        return self.name != "pos"
+
+    def _set_gold_labels(self, others: Sequence[Dataset[TaggedText]]) -> None:
+        """Set the labels that gold answers may have. Labels that the head can predict come first;
+        labels that occur only in the test or development texts `others` follow.
+        """
         self.gold_tags, self.gold_intents = self.tags, self.intents
-        if unknown == "miss":
-            others = (*tests, *dev)
+        if self.unknown == "miss":
             self.gold_tags = _extended(self.tags, [dataset.data.tags for dataset in others])
             self.gold_intents = _extended(self.intents, _intents_of(others))
-        if has_spans and "O" not in self.gold_tags:
+        # Words outside of spans need a tag even if every training word is in a span.
+        if self.has_spans and "O" not in self.gold_tags:
             self.gold_tags = (*self.gold_tags, "O")
 
-        self.span_types: tuple[str, ...] = ()
-        statistics = {"accuracy": accuracy}
-        if has_spans:
-            types = {tag.removeprefix("B-") for tag in self.tags if tag.startswith("B-")}
-            self.span_types = tuple(sorted(types))
+    def _statistics(self) -> dict[str, Statistic]:
+        statistics: dict[str, Statistic] = {"accuracy": accuracy}
+        if self.has_spans:
             statistics = {"f1": f1} | {f"f1.{name}": f1 for name in self.span_types}
-        if has_intents:
+        if self.intents:
             statistics["intent"] = accuracy
-        self.statistics = statistics
-        super().__init__(train, tests, tune=tune, dev=dev, **protocol)
+        return statistics
 
     @staticmethod
     def read(
@@ -176,10 +183,11 @@ class Tagging(ZeroShot[TaggedText]):
     def projected(
         cls,
         inputs: Inputs,
-        make: Callable[..., Any],
+        make: Callable[..., Tagging],
         train: Sequence[Dataset[TaggedText]],
         tests: Sequence[Dataset[TaggedText]],
     ) -> Task:
+        # The limit is for annotated files. Unlike these, parallel text is not split into words.
         words = replace(inputs.words.unlimited, pretokenized=False)
         corpora = words.read_all(inputs.project, inputs.langs)
         if inputs.links and len(inputs.links) != len(corpora):
@@ -208,8 +216,8 @@ class Tagging(ZeroShot[TaggedText]):
             "clip": 1.0,
         }
 
-    def settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {"head": self.head_type}
+    def settings(self) -> dict[str, object]:
+        settings: dict[str, object] = {"head": self.head_type}
         if self.head_type == "bilstm-crf":
             settings |= {"hidden": self.hidden, "layers": self.layers}
         return settings | {
@@ -218,8 +226,8 @@ class Tagging(ZeroShot[TaggedText]):
             "unknown": self.unknown,
         }
 
-    def settings_of(self, test: Dataset[TaggedText]) -> dict[str, Any]:
-        if self.name == "pos":
+    def settings_of(self, test: Dataset[TaggedText]) -> dict[str, object]:
+        if not self.has_spans:
             return {}
         return {"repaired_tags": repaired_tags(self.train, self.dev, test)}
 
@@ -266,11 +274,12 @@ class Tagging(ZeroShot[TaggedText]):
         predicted = head.best(tag_scores, batch.lengths).cpu().numpy()
         gold = answers.of_words("tags", batch.numbers).numpy()
         offsets = offsets_of(batch.lengths.numpy())
-        if self.name == "pos":
+        if not self.has_spans:
             # Number of correct words before each word, so differences count those of each text.
             n_correct = offsets_of(predicted == gold)[offsets]
             counts = {"accuracy": np.stack([np.diff(n_correct), np.diff(offsets)], axis=1)}
         else:
+            # The head's tags come first in `gold_tags`, so both use the same codes.
             spans = span_counts(gold, predicted, self.gold_tags, offsets)
             counts = {"f1": spans.sentences}
             for name in self.span_types:
@@ -296,11 +305,32 @@ class Tagging(ZeroShot[TaggedText]):
         codes = np.zeros(int(lengths.sum()), dtype=np.int32)  # filled batch by batch
         text = TaggedText(sentences, Labels(codes, self.tags))
         with torch.no_grad():
+            # Batches are sorted by length, so each writes to the places of its own texts.
             for batch in experiment.batches(trained, Dataset("text", sentences.lang, text)):
                 scores, _ = head(batch.rows, batch.lengths)
                 words = ranges(starts[batch.numbers], lengths[batch.numbers])
                 codes[words] = head.best(scores, batch.lengths).cpu().numpy()
         return text
+
+
+def _check_head(head: str) -> None:
+    """Raise a `SettingError` if a task head is unknown."""
+    if head not in HEADS:
+        raise SettingError(
+            f"head must be one of {', '.join(HEADS)}, got {head!r}{did_you_mean(head, HEADS)}"
+        )
+
+
+def _check_span_tags(
+    train: Sequence[Dataset[TaggedText]], others: Sequence[Dataset[TaggedText]]
+) -> None:
+    """Raise an `InputError` if a training text has no spans, or if any text has tags that are
+    neither O nor BIO tags.
+    """
+    for dataset in train:
+        _check_has_spans(dataset)
+    for dataset in (*train, *others):
+        _refuse_other_tags(dataset)
 
 
 def _check_has_spans(dataset: Dataset[TaggedText]) -> None:
@@ -342,6 +372,10 @@ def _refuse_other_tags(dataset: Dataset[TaggedText]) -> None:
     raise InputError(f"{fact}; {remedy}", path=dataset.data.path or dataset.name, line=line)
 
 
+def _all_have_intents(datasets: Iterable[Dataset[TaggedText]]) -> bool:
+    return all(dataset.data.intents is not None for dataset in datasets)
+
+
 def _intents_of(datasets: Iterable[Dataset[TaggedText]]) -> list[Labels]:
     """Return the intents of the data sets that have any."""
     intents = [dataset.data.intents for dataset in datasets]
@@ -352,18 +386,15 @@ def _training_names(labels: Sequence[Labels]) -> tuple[str, ...]:
     """Return the sorted labels of the training texts, with O first. For each B- label, the matching
     I- label is added.
     """
-    names = _union(labels)
+    names = label_names(labels)
+    # A longer span of the type can occur in test text even if all training spans are single words.
     names |= {f"I-{name[2:]}" for name in names if name.startswith("B-")}
     return tuple(sorted(names, key=lambda name: (name != "O", name)))
 
 
 def _extended(names: tuple[str, ...], labels: Sequence[Labels]) -> tuple[str, ...]:
     """Return `names`, followed by the sorted labels that are not among them."""
-    return (*names, *sorted(_union(labels) - set(names)))
-
-
-def _union(labels: Sequence[Labels]) -> set[str]:
-    return set().union(*(labels_of_text.names for labels_of_text in labels))
+    return (*names, *sorted(label_names(labels) - set(names)))
 
 
 def _name_in_rename(label: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, get_args
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from calque.spec import Option
 from calque.storage import json_text
 from calque.tasks.base import Languages, Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, measure_all, over_groups
-from calque.tasks.datasets import Answers, Dataset, read_datasets, warn_of_shared
+from calque.tasks.datasets import Answers, D, Dataset, read_datasets, warn_of_shared
 from calque.tasks.reporting import NOT_CONVERGED, TRAINED_HEADS
 from calque.training.sources import (
     FrozenSource,
@@ -47,9 +47,11 @@ if TYPE_CHECKING:
     from calque.tasks.inputs import Inputs
     from calque.text import Sentences
 
-D = TypeVar("D")
 Select = Literal["source", "target", "last"]
 _BATCH = 128  # batch size for evaluation, in texts
+# What `ZeroShot.encoded` or `ZeroShot.split` returns for a data set: vectors, or subwords if the
+# encoder is fine-tuned. Each task chooses its own type; it has a method `joined`.
+Encoded = Any
 
 
 @dataclass
@@ -63,7 +65,7 @@ class Trained:
     """
 
     head: nn.Module
-    encoder: Any
+    encoder: Encoder
     epoch: int
     score: float
     epochs: int = 0
@@ -148,17 +150,20 @@ class ZeroShot(Task, Generic[D]):
             self._check_has_text(dataset)
         self.train, self.tests, self.tune, self.select = list(train), list(tests), tune, select
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
-        self.options = self.defaults()
-        if tune:
-            # A rate of None stands for `tuned_rate`, which depends on the encoder's dimension.
-            self.options["learning_rate"] = None
-        self.options.update(options or {})
+        self.options = self._training_options(options or {})
         self.sources = list(dict.fromkeys(dataset.lang for dataset in train))
         self.dev = self._development(dev)
 
+    def _training_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings for `Supervised`: the task's defaults, overridden by `options`."""
+        settings = self.defaults()
+        if self.tune:
+            # A rate of None stands for `tuned_rate`, which depends on the encoder's dimension.
+            settings["learning_rate"] = None
+        return {**settings, **options}
+
     def _check_has_text(self, dataset: Dataset[D]) -> None:
-        has_rows = len(dataset.data) > 0  # type: ignore[arg-type]
-        if not has_rows or not self.sentences(dataset.data).lengths().any():
+        if not len(dataset.data) or not self.sentences(dataset.data).lengths().any():
             raise SettingError(f"{dataset.name} contains no texts")
 
     def _development(self, dev: Sequence[Dataset[D]]) -> list[Dataset[D]]:
@@ -170,6 +175,7 @@ class ZeroShot(Task, Generic[D]):
         in_sources = [dataset for dataset in dev if dataset.lang in self.sources]
         if self.select == "last":
             return []
+        # `select=target` without such text would be `select=source` under a misleading name.
         if self.select == "target":
             if len(in_sources) == len(dev):
                 raise SettingError(
@@ -249,12 +255,11 @@ class ZeroShot(Task, Generic[D]):
         read_options = _accepted_by(
             cls.read, {"on_error": on_error, "pretokenized": pretokenized, **options}
         )
-        task_options = {
-            name: value
-            for name, value in options.items()
-            if name not in training_options and name not in read_options
-        }
+        task_options = {**options}
+        for name in (*training_options, *read_options):
+            task_options.pop(name, None)
 
+        # All files share one cache, because a file may be used for development and for testing.
         read_files = partial(
             read_datasets, read=partial(cls.read, **read_options), cache={}, say=inputs.say
         )
@@ -281,6 +286,26 @@ class ZeroShot(Task, Generic[D]):
         # A ceiling task is trained on the target language, so its training and development
         # languages are the same.
         ceiling_select = "source" if select == "target" else select
+        return tasks + cls._ceilings(partial(make, select=ceiling_select), ceiling, tests, dev)
+
+    @classmethod
+    def _ceilings(
+        cls,
+        make: Callable[..., ZeroShot[D]],
+        ceiling: Sequence[Dataset[D]],
+        tests: Sequence[Dataset[D]],
+        dev: Sequence[Dataset[D]],
+    ) -> list[Task]:
+        """Return a task for each language of the ceiling texts, trained and tested in this
+        language.
+
+        Args:
+            make: function that builds the task from training, test and development sets.
+
+        Raises:
+            SettingError: a ceiling text is in a language without a test set.
+        """
+        tasks: list[Task] = []
         for lang in dict.fromkeys(dataset.lang for dataset in ceiling):
             tests_in_language = _in_language(tests, lang)
             if not tests_in_language:
@@ -288,12 +313,7 @@ class ZeroShot(Task, Generic[D]):
                 raise SettingError(
                     f"--ceiling must be in a language of the test sets ({langs}), got {lang}"
                 )
-            task = make(
-                _in_language(ceiling, lang),
-                tests_in_language,
-                dev=_in_language(dev, lang),
-                select=ceiling_select,
-            )
+            task = make(_in_language(ceiling, lang), tests_in_language, dev=_in_language(dev, lang))
             task.protocol = "ceiling"
             tasks.append(task)
         return tasks
@@ -330,10 +350,10 @@ class ZeroShot(Task, Generic[D]):
         return {"epochs": frozen_epochs, "batch": 32, "learning_rate": 1e-3, "patience": 4}
 
     @abstractmethod
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Return further settings that are recorded with the scores."""
 
-    def settings_of(self, test: Dataset[D]) -> dict[str, Any]:
+    def settings_of(self, test: Dataset[D]) -> dict[str, object]:
         """Return further settings that are recorded with the scores on one test set."""
         return {}
 
@@ -371,17 +391,17 @@ class ZeroShot(Task, Generic[D]):
             return {**self.options, "learning_rate": tuned_rate(encoder.dim)}
         return self.options
 
-    def split(self, encoder: Any, data: D) -> Any:
+    def split(self, encoder: Any, data: D) -> Encoded:
         """Split the texts into subwords for fine-tuning the encoder."""
         return encoder.split(self.sentences(data))
 
-    def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Any:
+    def encoded(self, encoder: Encoder, data: D, *, progress: bool = False) -> Encoded:
         """Encode the texts with a frozen encoder, and return the vectors that `frozen` takes as
         input.
         """
         return encoder.encode(self.sentences(data), progress=progress)
 
-    def frozen(self, embeddings: Any, device: torch.device) -> VectorSource:
+    def frozen(self, embeddings: Encoded, device: torch.device) -> VectorSource:
         """Return a source that yields batches of the vectors returned by `encoded`."""
         return FrozenSource(embeddings, device)
 
@@ -395,6 +415,7 @@ class ZeroShot(Task, Generic[D]):
         set minus the score itself. If a task head has not converged or has learned nothing, the
         scores record the reasons as `warnings`.
         """
+        # The texts are encoded once; all seeds train on the same vectors.
         experiment = Experiment(self, encoder, progress=progress)
         runs = [experiment.train(seed) for seed in self.seeds]
         counts_by_run = [experiment.test(run) for run in runs]
@@ -408,20 +429,17 @@ class ZeroShot(Task, Generic[D]):
             scores = [score.about(warnings=reasons) for score in scores]
         return self._with_gaps(scores)
 
-    def _record(self, encoder: Encoder, runs: Sequence[Trained]) -> dict[str, Any]:
+    def _record(self, encoder: Encoder, runs: Sequence[Trained]) -> dict[str, object]:
         """Return the settings that are recorded with all scores."""
-        dev: list[str] | str = [dataset.name for dataset in self.dev]
-        if not dev:
-            dev = "one in ten training texts" if self.select == "source" else "the last one"
         return {
             "protocol": self.protocol,
             **about_encoder(encoder),
             "train": [dataset.name for dataset in self.train],
-            "train_texts": [len(dataset.data) for dataset in self.train],  # type: ignore[arg-type]
+            "train_texts": [len(dataset.data) for dataset in self.train],
             "features": "tuned" if self.tune else "frozen",
             "select": self.select,
             "seeds": self.seeds,
-            "dev": dev,
+            "dev": self._dev_names(),
             "chosen_epochs": [run.epoch for run in runs],
             "trained_epochs": [run.epochs for run in runs],
             "converged": [run.has_converged for run in runs],
@@ -430,11 +448,17 @@ class ZeroShot(Task, Generic[D]):
             **self.training(encoder),
         }
 
+    def _dev_names(self) -> list[str] | str:
+        """Return the names of the development texts, or a description of what replaces them."""
+        if self.dev:
+            return [dataset.name for dataset in self.dev]
+        return "one in ten training texts" if self.select == "source" else "the last one"
+
     def _scores(
         self,
         test: Dataset[D],
         counts_by_run: Sequence[Mapping[str, np.ndarray]],
-        settings: Mapping[str, Any],
+        settings: Mapping[str, object],
     ) -> list[Score]:
         """Compute the scores on one test set from the counts of its texts, `[S, k]`, in each run
         and for each metric.
@@ -495,9 +519,11 @@ class ZeroShot(Task, Generic[D]):
         task.
         """
         reasons = []
+        # More training would change the score, so it says little about the encoder.
         if not all(run.has_converged for run in runs):
             reasons.append(NOT_CONVERGED)
         main = next(iter(self.statistics))
+        # A run that learned nothing lowers the mean, without being a property of the encoder.
         values = np.array([score.runs for score in scores if score.metric == main])  # [tests, runs]
         if (values == 0).all(axis=0).any():
             reasons.append(f"nothing learned: {main} is 0.0 on every test set")
@@ -538,37 +564,47 @@ class Experiment(Generic[D]):
         require(encoder, "measured", task.rows)
         self.task, self.encoder, self.progress = task, encoder, progress
         self.processes = Processes()
-        self._cache: dict[int, Any] = {}  # vectors or subwords, keyed by the `id` of the data
+        self._cache: dict[int, Encoded] = {}  # keyed by the `id` of the data
         answers = [task.answers(dataset) for dataset in task.train]
         self.answers = type(answers[0]).joined(answers)
         # Unknown labels raise an error here, before training.
         self._gold = [task.answers(dataset) for dataset in task.tests]
         self.dev = [(self._data(dataset), task.answers(dataset)) for dataset in task.dev]
 
-        # Texts are numbered across the training sets. `held_out` has one array for each set.
+        # Texts are numbered across the training sets.
         sizes = [len(answers_of_set.lengths) for answers_of_set in answers]
-        numbers = np.arange(sum(sizes))
-        self.held_out: list[np.ndarray] = []
-        if not task.dev and task.select == "source":
-            for start, end in itertools.pairwise(offsets_of(sizes)):
-                held_out = _held_out(numbers[start:end])
-                if len(held_out):
-                    self.held_out.append(held_out)
-        for held_out in self.held_out:
-            numbers = np.setdiff1d(numbers, held_out)
-        self.trained_numbers = numbers
+        self.held_out = self._held_out_texts(sizes)
+        held_out = np.concatenate([np.zeros(0, dtype=np.int64), *self.held_out])
+        self.trained_numbers = np.setdiff1d(np.arange(sum(sizes)), held_out)
+        # Index of each text's source language, between which `per_epoch` divides an epoch.
         langs = [task.sources.index(dataset.lang) for dataset in task.train]
         self.groups = np.repeat(langs, sizes)[self.trained_numbers]
 
         texts = [self._data(dataset) for dataset in task.train]
-        self.text: Any = type(texts[0]).joined(texts)
+        self.text: Encoded = type(texts[0]).joined(texts)
         if not task.tune:  # all seeds share the same tensors
             device = self.processes.device
             self.text = task.frozen(self.text, device)
             self.dev = [(task.frozen(data, device), gold) for data, gold in self.dev]
-        self._tests: list[Any] | None = None
+        self._tests: list[Encoded] | None = None
 
-    def _data(self, dataset: Dataset[D]) -> Any:
+    def _held_out_texts(self, sizes: Sequence[int]) -> list[np.ndarray]:
+        """Return the indices of the texts that are held out of each training set for selecting the
+        epoch; the list is empty if there are development texts, or if the last epoch is tested.
+
+        Args:
+            sizes: number of texts in each training set.
+        """
+        if self.task.dev or self.task.select != "source":
+            return []
+        held_out = []
+        for start, end in itertools.pairwise(offsets_of(sizes)):
+            numbers = _held_out(np.arange(start, end))
+            if len(numbers):
+                held_out.append(numbers)
+        return held_out
+
+    def _data(self, dataset: Dataset[D]) -> Encoded:
         """Return the vectors of a data set, or its subwords if the encoder is fine-tuned."""
         key = id(dataset.data)
         if key not in self._cache:
@@ -581,7 +617,7 @@ class Experiment(Generic[D]):
                 warnings.warn(warning.message, stacklevel=2)
         return self._cache[key]
 
-    def _encode(self, dataset: Dataset[D]) -> Any:
+    def _encode(self, dataset: Dataset[D]) -> Encoded:
         if not self.task.tune:
             return self.task.encoded(self.encoder, dataset.data, progress=self.progress)
         if not isinstance(self.encoder, TrainableEncoder):
@@ -602,6 +638,7 @@ class Experiment(Generic[D]):
         answers.
         """
         task = self.task
+        # A checkpoint must not be resumed with other data, which would mix two trainings.
         digest = hashlib.blake2b(digest_size=16)
 
         def update(value: object) -> None:
@@ -627,11 +664,13 @@ class Experiment(Generic[D]):
         """Train a new task head and, with `tune`, a copy of the encoder."""
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
+        # The head is initialised on the CPU, so that it does not depend on the device.
         head = task.head(self.encoder.dim).to(device)
         supervised = Supervised(seed=seed, **task.training(self.encoder))
-        encoder: Any = self.encoder
+        encoder = self.encoder
         source = self.text
         if task.tune:
+            assert isinstance(encoder, TrainableEncoder)  # checked by `_encode`
             encoder = float32_copy(encoder, device)
             source = TrainedSource(encoder, self.text, self.processes)
         supervised.fit(
@@ -655,7 +694,7 @@ class Experiment(Generic[D]):
             has_converged=supervised.has_converged,
         )
 
-    def _dev_score(self, head: nn.Module, encoder: Any) -> float:
+    def _dev_score(self, head: nn.Module, encoder: Encoder) -> float:
         """Return the mean of the main metric over the development texts, or over the texts held out
         of each training set; an undefined score counts as 0.
         """
@@ -683,7 +722,7 @@ class Experiment(Generic[D]):
         """Return the batches of a data set, with vectors from the encoder of a trained model."""
         return _batches(self._source(self._data(dataset), trained.encoder))
 
-    def _source(self, data: Any, encoder: Any) -> VectorSource:
+    def _source(self, data: Encoded, encoder: Encoder) -> VectorSource:
         """Return a source of batches from vectors, or from subwords and the encoder that is trained
         with the head.
         """
@@ -691,13 +730,15 @@ class Experiment(Generic[D]):
         if isinstance(data, VectorSource):
             return data
         if self.task.tune:
+            assert isinstance(encoder, TrainableEncoder)
             return FrozenSource(vectors_of(encoder, data), device)
         return self.task.frozen(data, device)
 
-    def _source_of(self, numbers: np.ndarray, encoder: Any) -> VectorSource:
+    def _source_of(self, numbers: np.ndarray, encoder: Encoder) -> VectorSource:
         """Return a source of batches from the training texts with these indices."""
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
+        assert isinstance(encoder, TrainableEncoder)
         vectors = vectors_of(encoder, self.text.take(numbers))
         return FrozenSource(vectors, self.processes.device, numbers)
 
@@ -712,6 +753,7 @@ class Experiment(Generic[D]):
             numbers.append(batch.numbers)
             for metric, counts in self.task.counts(head, batch, answers).items():
                 counts_by_metric.setdefault(metric, []).append(counts)
+        # Batches are sorted by length; the bootstrap needs the original order of the texts.
         order = np.argsort(np.concatenate(numbers))
         return {
             metric: np.concatenate(counts)[order].astype(np.float64)
@@ -732,6 +774,8 @@ def _held_out(numbers: np.ndarray) -> np.ndarray:
 
 def _batches(source: VectorSource) -> Iterator[WordRows]:
     """Yield batches of texts with similar lengths."""
+    # Texts of similar length need little padding, and the longest come first, so a lack of memory
+    # shows at once.
     order = np.argsort(-source.lengths, kind="stable")
     for start in range(0, len(order), _BATCH):
         yield source.take(order[start : start + _BATCH])
