@@ -129,6 +129,7 @@ class LabelledText:
     lines: np.ndarray | None = None
 
     def __post_init__(self):
+        # Both texts of a pair share one label.
         for column in self.texts:
             _check(len(column), len(self.labels), "one per text", "labels", self.path)
 
@@ -211,6 +212,7 @@ class ProbeText(_AnnotatedSentences):
     repaired: int = 0
 
     def __post_init__(self):
+        # The arrays are flat, so wrong lengths would silently move annotations to other sentences.
         n_targets, n_labels = int(self.offsets[-1]), int(self.label_offsets[-1])
         unit = "one per sentence, plus the end"
         _check(len(self.sentences) + 1, len(self.offsets), unit, "offsets", self.path)
@@ -228,6 +230,7 @@ class ProbeText(_AnnotatedSentences):
     def take(self, rows: np.ndarray) -> ProbeText:
         """Return the sentences at the given indices."""
         counts = np.diff(self.offsets)[rows]
+        # Sentences contain targets, and targets contain labels, so indices are expanded twice.
         targets = ranges(self.offsets[:-1][rows], counts)
         label_counts = np.diff(self.label_offsets)[targets]
         labels = self.labels.take(ranges(self.label_offsets[:-1][targets], label_counts))

@@ -93,6 +93,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     from difflib import get_close_matches
 
+    # Names are compared in plain spelling, but the message shows the known spelling.
     spelling = {_plain_name(known_name): known_name for known_name in known}
     misspelt = _plain_name(name)
     similar = get_close_matches(misspelt, spelling, n=1)
@@ -109,6 +110,7 @@ def similar_path(path: str | PathLike[str]) -> str:
     parent.
     """
     missing = Path(path)
+    # The first missing folder is the likely misspelling, not what lies inside it.
     while not missing.parent.exists():
         missing = missing.parent
     try:
@@ -193,6 +195,7 @@ class Stopped(KeyboardInterrupt):
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
     """Yield an error, its cause, the cause of this cause, and so on."""
+    # A cause can refer back to an earlier error, which would make the loop endless.
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))

@@ -69,6 +69,7 @@ def warn_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
             f"no usable sentence pair in {len(corpus):,} lines: {reasons or 'all are empty'}",
             path=path,
         )
+    # One wrong line in ten shows a wrong format rather than errors of single lines.
     n_unusable = sum(count for reason, count in corpus.skipped.items() if reason not in _USUAL)
     if 10 * n_unusable > len(corpus) and not SKIP_UNUSABLE:
         fact = (
@@ -181,6 +182,7 @@ class Words:
         text.
         """
         pairs = self.open_links(path, corpus).check(corpus, path=path)
+        # Links from a file are treated like those of the aligner with this method.
         return pairs.one_to_one() if self.symmetrize == "one-to-one" else pairs
 
     def open_links(self, path: str | PathLike[str], corpus: ParallelCorpus) -> WordPairs:
@@ -223,6 +225,7 @@ def read_languages(
 
 def digest_of(sentences: Sentences) -> str:
     """Return a hash of the words and sentence boundaries of a text."""
+    # The offsets distinguish equal words that are divided into other sentences.
     words, offsets = sentences.flat()
     digest = hashlib.blake2b(offsets.tobytes(), digest_size=16)
     for chunk in words.chunks:

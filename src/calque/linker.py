@@ -80,6 +80,7 @@ class Linker:
         options: dict[str, Any] | None = None,
         **load: Any,
     ):
+        # Exactly one of the two is set.
         self.aligner, self.encoder = _opened(model, load, method)
         self.method = "mutual" if method is None else method
         self.symmetrize = "one-to-one" if symmetrize is None else symmetrize
@@ -112,6 +113,7 @@ class Linker:
         """Yield the sorted links of each sentence pair; the vectors of only `block` sentence pairs
         are in memory at a time.
         """
+        # The pairs may be a long stream, so they are taken block by block.
         remaining = iter(pairs)
         while batch := list(islice(remaining, block)):
             sources = [source for source, _ in batch]

@@ -59,6 +59,7 @@ def exported(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(importlib.import_module(module_of[name]), name)
+        # The next access finds the name without this function.
         setattr(sys.modules[package], name, value)
         return value
 
@@ -139,6 +140,7 @@ def class_in_file(target: str, base: type[Any], path: str | PathLike[str]) -> ty
     Raises:
         InputError: the class is neither imported nor trusted, or is not a subclass of `base`.
     """
+    # Callers have already looked up the classes of calque that can be saved.
     if target.partition(":")[0].partition(".")[0] == "calque":
         raise InputError(
             f"names {target}, but calque saves no {base.__name__} of this class", path=path

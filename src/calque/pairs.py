@@ -176,6 +176,7 @@ class WordPairs:
         """Return the links without repetitions; a link is sure if any occurrence is sure, and keeps
         its first posterior.
         """
+        # In sorted order, repetitions of a link are adjacent.
         order = np.lexsort((self.target, self.source, self.sentence))
         # whether each link, in this order, differs from the link before it
         is_new = np.zeros(len(self), dtype=bool)
@@ -200,6 +201,7 @@ class WordPairs:
         """Return the links of sentences `start` to `stop` (exclusive), with sentences renumbered
         from 0.
         """
+        # Links are sorted by sentence, so those of a range are contiguous.
         first, end = np.searchsorted(self.sentence, [start, stop])
         chosen = np.arange(first, end)
         n_sentences = max(0, min(stop, self.n_sentences) - start)
@@ -258,6 +260,7 @@ class WordPairs:
                 continue
             sentence = int(self.sentence[wrong[0]])
             remedy = "was the corpus tokenised differently?"
+            # A link beyond the last word is also what numbers from 1 would cause.
             if self.never_use_word_0:
                 remedy = f"do the links count words from 1 (--one-based), or {remedy}"
             fact = (
@@ -275,6 +278,7 @@ class WordPairs:
 
         With `one_based`, word numbers start at 1 instead of 0.
         """
+        # Lists of Python numbers are large, so the lines are built block by block.
         offsets = self.offsets()
         for first in range(0, self.n_sentences, _LINES):
             block_offsets = offsets[first : first + _LINES + 1]

@@ -83,6 +83,7 @@ def detect_scheme(codes: np.ndarray, names: Sequence[str], offsets: np.ndarray) 
     spans = _span_tags(used)
     if len(spans) < len(used) - len(spans):
         return "plain"
+    # The order of the tests matters: L and U occur only in BILOU, but E also in IOE.
     letters = {name[0] for name in spans}
     if not letters.isdisjoint("LU"):
         return "bilou"
@@ -217,6 +218,7 @@ def span_counts(
         raise InputError(f"{fact}, expected one of each per word")
     gold_spans = span_table(gold, names, offsets)
     predicted_spans = span_table(predicted, names, offsets)
+    # Both tables number only the types that occur in them, so they are renumbered alike.
     types = tuple(sorted({*gold_spans.types, *predicted_spans.types}))
     gold_type = Labels(gold_spans.type, gold_spans.types).among(types)
     predicted_type = Labels(predicted_spans.type, predicted_spans.types).among(types)
@@ -235,6 +237,7 @@ def span_counts(
         (start, predicted_type),
         (gold_spans.start, gold_type),
     ):
+        # A cell is one sentence and type, so that one `bincount` counts all of them.
         cells = sentence[starts] * len(types) + span_types
         count = np.bincount(cells, minlength=n_sentences * len(types))
         counts.append(count.reshape(n_sentences, len(types)))
@@ -259,6 +262,7 @@ class _Words:
         types = [self.types.index(match[2] or "_") if match else -1 for match in matches]
         self.role = np.array([*roles, _O], np.int8)[codes]  # code −1 selects the last entry
         self.type = np.array([*types, -1], np.int32)[codes]
+        # `roll` shifts all words at once; the first word of each sentence is corrected below.
         self.role_before = np.roll(self.role, 1)
         self.type_before = np.roll(self.type, 1)
         first_words = offsets[:-1][np.diff(offsets) > 0]
@@ -276,6 +280,7 @@ class _Words:
         `_LETTERS`.
         """
         n_types = len(self.types)
+        # Each pair of letter and type gets one number, so only tags that occur get a name.
         numbers = np.where(letters == _O, -1, letters * n_types + self.type)
         distinct, codes = np.unique(numbers, return_inverse=True)
         names = []

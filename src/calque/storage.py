@@ -324,7 +324,7 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         SettingError: another process holds the lock.
         OutputError: the block failed because the disk is full.
     """
-    from filelock import FileLock, Timeout  # imported only here, because filelock imports asyncio
+    from filelock import FileLock  # imported only here, because filelock imports asyncio
 
     name = Path(out)
     check_links(name)
@@ -341,13 +341,7 @@ def locked(out: str | PathLike[str], *, wait: bool = False) -> Iterator[None]:
         )
     new_folders = [folder for folder in path.parents if not folder.exists()]  # innermost first
     lock = FileLock(path, timeout=_PATIENCE if wait else 0)
-    try:
-        _acquire(lock, path)
-    except Timeout:
-        raise SettingError(
-            f"another process is writing {fspath(out)}; wait until it has finished, or choose "
-            "another output"
-        ) from None
+    _acquire(lock, path, out)
     try:
         with naming(out):
             yield
@@ -372,14 +366,26 @@ def _check_lock_file(path: Path) -> None:
             raise _in_the_way(path)
 
 
-def _acquire(lock: FileLock, path: Path) -> None:
-    """Acquire a lock at `path`; if the file system does not allow locks, continue without one."""
+def _acquire(lock: FileLock, path: Path, out: str | PathLike[str]) -> None:
+    """Acquire the lock of `out` at `path`; if the file system does not allow locks, continue
+    without one.
+
+    Raises:
+        SettingError: another process holds the lock.
+    """
+    from filelock import Timeout
+
     try:
         for _ in range(100):  # another process may remove a folder at the same time
             with suppress(FileNotFoundError, FileExistsError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 lock.acquire()
                 return
+    except Timeout:  # a subclass of OSError, so it comes first
+        raise SettingError(
+            f"another process is writing {fspath(out)}; wait until it has finished, or choose "
+            "another output"
+        ) from None
     except OSError as error:
         if error.errno not in _CANNOT_LOCK:
             raise

@@ -264,6 +264,7 @@ class ParallelCorpus:
 
     def swapped(self) -> ParallelCorpus:
         """Return the corpus with source and target exchanged."""
+        # Only the names of the columns change, so no data is copied.
         other_side = {"source": "target", "target": "source"}
         names = [other_side.get(name, name) for name in self.table.column_names]
         return ParallelCorpus(
@@ -292,6 +293,7 @@ class ParallelCorpus:
         """Write an Arrow IPC file atomically; `path` may be the file from which the corpus is
         memory-mapped.
         """
+        # What is not a column is stored in the metadata of the schema.
         attributes = {
             "langs": self.langs,
             "skipped": self.skipped,
@@ -321,6 +323,7 @@ class ParallelCorpus:
             raise InputError(f"not a saved parallel corpus ({error!s:.200})", path=path) from error
         try:
             attributes = json.loads((table.schema.metadata or {})[b"calque"])
+            # Any Arrow file can have columns with these names.
             for side in ("source", "target"):
                 if table.schema.field(side).type != WORDS:
                     raise ValueError
@@ -356,6 +359,7 @@ def number_words(
         (['a', 'b'], array([0, 1, 1, 0]), array([0, 2, 4]))
     """
     vocabulary = {} if vocabulary is None else vocabulary
+    # Arrow numbers words without creating a Python string for each of them.
     if isinstance(sentences, Sentences):
         types, numbers, offsets = sentences.word_types()
         distinct = types.to_pylist()
@@ -363,6 +367,7 @@ def number_words(
         distinct, numbers, offsets = _number_lists(sentences)
     if lower:
         distinct = [word.lower() for word in distinct]
+    # Lower-casing can merge types, so indices among `distinct` are mapped to those of types.
     index_of = [vocabulary.setdefault(word, len(vocabulary)) for word in distinct]
     return list(vocabulary), np.array(index_of, dtype=np.int64)[numbers], offsets
 

@@ -247,6 +247,7 @@ def read_lines(path: str | PathLike[str]) -> Iterator[str | Flaw]:
                     path=path,
                     line=number,
                 )
+            # The whole file would be one line.
             if number == 1 and b"\r" in raw and b"\n" not in raw:
                 raise InputError(
                     "lines end with CR, expected LF; convert the file (tr '\\r' '\\n')", path=path
@@ -314,6 +315,7 @@ def _likely_encoding(raw: bytes) -> str:
     """Guess the encoding of a line that is not UTF-8, and return the name of the encoding in
     iconv.
     """
+    # The guess appears only in a message, as a command that the user can check.
     high = [byte for byte in raw if byte > 127]
     if 3 * len(high) < len(raw):  # few letters outside ASCII, as in Western European languages
         return "ISO-8859-1" if min(high) >= 0xA0 else "WINDOWS-1252"

@@ -107,6 +107,7 @@ class Embeddings:
         if any(part.covered is not None for part in parts):
             masks = []
             for part in parts:
+                # Parts without a mask are complete.
                 is_complete = part.covered is None
                 masks.append(np.ones(part.n_words, bool) if is_complete else part.covered)
             covered = np.concatenate(masks)
@@ -168,6 +169,7 @@ def filling(
             behind.
     """
     header: dict[str, object] = {"__metadata__": metadata} if metadata else {}
+    # The header states where each array begins and ends, counted from the end of the header.
     position = 0
     for name, (shape, dtype) in shapes.items():
         end = position + int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
@@ -244,6 +246,7 @@ def _mapped(
     metadata = header.pop("__metadata__", None) or {}
     if not isinstance(metadata, dict) or not all(isinstance(x, str) for x in metadata.values()):
         raise ValueError("the metadata must be an object with text values")
+    # A file that was truncated or extended is refused even if its header is intact.
     size = max((entry["data_offsets"][1] for entry in header.values()), default=0)
     if size != len(file) - start:
         raise ValueError("the size of the file differs from the size in its header")
