@@ -9,6 +9,7 @@ from calque.encoders.per_language import PerLanguage
 from calque.encoders.static import StaticEncoder, WordTable
 from calque.errors import SettingError
 from calque.maps import Rotation
+from calque.tasks.inputs import Inputs
 from calque.tasks.lexicon import Lexicon, by_frequency
 from calque.text import Sentences
 from command import works
@@ -89,6 +90,13 @@ def test_entries_of_a_dictionary_are_selected_by_the_rank_of_their_source_word()
     dictionary = Dictionary(("a", "b", "a", "c"), ("1", "2", "3", "4"), ("en", "de"))
     assert by_frequency(dictionary, 0, 1).target == ("1", "3")
     assert by_frequency(dictionary, 1, None).source == ("b", "c")
+
+
+@pytest.mark.parametrize("entries", [[], [0, 5, 9]])
+def test_a_range_of_entries_has_one_or_two_ends(entries):
+    inputs = Inputs("lexicon", ["dictionary.txt"], [("en", "de")])
+    with pytest.raises(SettingError, match=r"entries must be \[first\] or \[first, end\], got"):
+        Lexicon.from_files(inputs, entries=entries)
 
 
 def unit(vector):
