@@ -20,12 +20,17 @@ class Axis:
         title, note: title and note of the plot.
         across: label of the axis.
         log: whether the axis is logarithmic.
+        bars: whether bins are drawn as bars, with classes of bins in a view of their own, instead
+            of as points of a curve.
+        named: whether the ticks are the names of the bins instead of numbers.
     """
 
     title: str
     across: str
     note: str
     log: bool = False
+    bars: bool = False
+    named: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,7 @@ ANALYSES = {
             "By part of speech",
             "part of speech",
             "Accuracy for words of each universal part of speech.",
+            bars=True,
         ),
     ),
     "rank": Analysis(
@@ -102,6 +108,7 @@ ANALYSES = {
             "Layer by layer",
             "layer",
             "Accuracy of each layer; the leftmost point is the embedding layer.",
+            named=False,
         ),
     ),
     "isometry": Analysis(

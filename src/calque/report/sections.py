@@ -60,8 +60,8 @@ Figures = dict[Subject, dict[str, dict[str, Figure]]]  # scores by subject, lang
 def grouped(
     analysis: str, axis: Axis, records: Sequence[Record], subjects: Subjects
 ) -> Section | None:
-    """Plot an analysis as bars (parts of speech) or curves (other analyses), with a view per
-    language, metric and kind of bin.
+    """Plot an analysis as bars or curves, as its axis says, with a view per language, metric and
+    kind of bin.
     """
     panels: list[Panel] = []
     metrics = dict.fromkeys((record["task"], record["metric"]) for record in records)
@@ -79,10 +79,10 @@ def grouped(
                 continue
             name = metric_name(metric)
             choice = {"figure": f"{task}: {name}" if has_several_tasks else name}
-            if analysis == "pos":
+            if axis.bars:
                 choice["bins"] = bins
             table_id = f"{analysis}-{len(panels)}"
-            panels += _panels(analysis, axis, shown, subjects, choice, table_id)
+            panels += _panels(axis, shown, subjects, choice, table_id)
     if not panels:
         return None
     plot = Plot(f"{analysis}-plot", axis.title, (axis.note,), tuple(panels), kind="wide")
@@ -119,7 +119,6 @@ def _number(subject: Subject) -> int:
 
 
 def _panels(
-    analysis: str,
     axis: Axis,
     records: Sequence[Record],
     subjects: Subjects,
@@ -128,6 +127,31 @@ def _panels(
 ) -> list[Panel]:
     """Return one panel for each language and, with several languages, one for their mean."""
     figures, positions = figures_by_bin(records, subjects)
+    views, left_out = _views_by_language(figures)
+    measure = metric_name(records[0]["metric"])
+    panels: list[Panel] = []
+    for number, (lang, view) in enumerate(views.items()):
+        names = list(dict.fromkeys(name for by_bin in view.values() for name in by_bin))
+        # A curve needs the x value of every bin.
+        on_axis = not axis.bars and all(name in positions for name in names)
+        x_values = None
+        if on_axis:
+            names.sort(key=positions.__getitem__)
+            x_values = positions
+        drawing = _drawing(axis, view, names, x_values, lang=lang, measure=measure)
+        table = _bin_table(axis, view, names, f"{table_id}-{number}", f"{lang}: {measure}")
+        note: Text = ()
+        if lang == ALL and left_out:
+            bins = ", ".join(left_out)
+            note = (f"Not in the mean, because some language has no score: {bins}.",)
+        panels.append(Panel({"language": lang, **choice}, (drawing,), (table,), note))
+    return panels
+
+
+def _views_by_language(figures: Figures) -> tuple[dict[str, InView], list[str]]:
+    """Return the scores by language, after their mean if there are several languages, and the names
+    of the bins that the mean leaves out.
+    """
     langs = list(dict.fromkeys(lang for by_lang in figures.values() for lang in by_lang))
     views: dict[str, InView] = {}
     left_out: list[str] = []
@@ -139,35 +163,20 @@ def _panels(
         views[lang] = {
             subject: by_lang[lang] for subject, by_lang in figures.items() if lang in by_lang
         }
-    measure, panels = metric_name(records[0]["metric"]), []
-    for number, (lang, view) in enumerate(views.items()):
-        names = list(dict.fromkeys(name for by_bin in view.values() for name in by_bin))
-        on_axis = analysis != "pos" and all(name in positions for name in names)
-        if on_axis:
-            names.sort(key=positions.__getitem__)
-        drawing = _drawing(
-            analysis, axis, view, names, positions if on_axis else None, lang=lang, measure=measure
-        )
-        table = Table(
-            f"{table_id}-{number}",
-            f"{axis.title}, {lang}: {measure}",
-            axis.across,
-            tuple(Head(subject.label) for subject in view),
-            tuple(
-                Line(name, tuple(Cell(by_bin.get(name)) for by_bin in view.values()))
-                for name in names
-            ),
-        )
-        note: Text = ()
-        if lang == ALL and left_out:
-            bins = ", ".join(left_out)
-            note = (f"Not in the mean, because some language has no score: {bins}.",)
-        panels.append(Panel({"language": lang, **choice}, (drawing,), (table,), note))
-    return panels
+    return views, left_out
+
+
+def _bin_table(axis: Axis, view: InView, names: Sequence[str], table_id: str, shown: str) -> Table:
+    """Return the values of a plot, with a row per bin and a column per subject."""
+    heads = tuple(Head(subject.label) for subject in view)
+    lines = []
+    for name in names:
+        cells = tuple(Cell(by_bin.get(name)) for by_bin in view.values())
+        lines.append(Line(name, cells))
+    return Table(table_id, f"{axis.title}, {shown}", axis.across, heads, tuple(lines))
 
 
 def _drawing(
-    analysis: str,
     axis: Axis,
     view: InView,
     names: Sequence[str],
@@ -197,8 +206,7 @@ def _drawing(
         subject.number: [(positions[name], figure) for name, figure in by_bin.items()]
         for subject, by_bin in view.items()
     }
-    # The numbers of layers are their own ticks; any other axis is labelled with its bins.
-    ticks = None if analysis == "layers" else {positions[name]: name for name in names}
+    ticks = {positions[name]: name for name in names} if axis.named else None
     return curve(
         series,
         points_of,

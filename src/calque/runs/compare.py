@@ -62,7 +62,7 @@ _FIELDS = (  # keys of a score, with their types and the descriptions for error 
 )
 
 
-def invalid_score(plain: Any) -> str | None:
+def invalid_score(plain: object) -> str | None:
     """Return the reason why a line of a result file is invalid, or None if it is valid. Later code
     relies on these checks.
     """
@@ -71,11 +71,27 @@ def invalid_score(plain: Any) -> str | None:
     missing = [name for name in _NEEDED if name not in plain]
     if missing:
         return f"has no {', '.join(missing)}; expected a file of scores"
+    # The types come first: all other checks rely on them.
+    for check in (_wrong_type, _wrong_item, _wrong_declaration):
+        reason = check(plain)
+        if reason is not None:
+            return reason
+    return None
+
+
+def _wrong_type(plain: Record) -> str | None:
+    """Return the first value of a score that has the wrong type, as a message."""
     for names, types, expected in _FIELDS:
         for name in names:
             value = plain.get(name)
+            # bool is a subclass of int, but no field of a score is a truth value.
             if not isinstance(value, types) or isinstance(value, bool):
                 return f"{name} must be {expected}, got {value!r:.100}"
+    return None
+
+
+def _wrong_item(plain: Record) -> str | None:
+    """Return the first list of a score that contains a wrong item, as a message."""
     languages = plain["languages"]
     if not languages or not all(isinstance(lang, str) for lang in languages):
         return f"languages must be a list of names, got {languages!r:.100}"
@@ -83,6 +99,11 @@ def invalid_score(plain: Any) -> str | None:
         for value in plain.get(name) or ():
             if value is not None and type(value) not in (int, float):
                 return f"{name} must be a list of numbers, got {value!r:.100} in it"
+    return None
+
+
+def _wrong_declaration(plain: Record) -> str | None:
+    """Return why the alignment or the declaration that a score records is unusable."""
     aligned = (plain.get("settings") or {}).get("aligned")
     if not isinstance(aligned, dict | None):
         return f"aligned must be an object with the settings of the alignment, got {aligned!r:.100}"

@@ -130,50 +130,84 @@ def curve(
         log: whether the horizontal axis is logarithmic; zero is then drawn before the first tick.
         names: labels of the ticks, such as names of bins, by position.
     """
-    known = {
-        number: [(x, f) for x, f in points if f.value is not None]
-        for number, points in figures.items()
-    }
-    parts, frame, y = _begun(
-        series, [f for points in known.values() for _, f in points], measure, 48
-    )
-    places = sorted({x for points in known.values() for x, _ in points}) or [0.0, 1.0]
-    above = [place for place in places if place > 0]
-    log = log and places[0] >= 0 and len(above) > 1
-    least = above[0] ** 2 / above[1] if log and places[0] == 0 else places[0]
-    low, high = (least, places[-1]) if places[-1] > least else (least - 1, least + 1)
-    scale = Scale(
-        low, high, frame.left + 14, frame.right - 24, log
-    )  # leave space for half of the last label
+    known: dict[int, list[tuple[float, Figure]]] = {}  # points that have a value
+    for number, points in figures.items():
+        known[number] = [(position, f) for position, f in points if f.value is not None]
+    all_figures = [f for points in known.values() for _, f in points]
+    parts, frame, y = _begun(series, all_figures, measure, 48)
+    positions = sorted({position for points in known.values() for position, _ in points})
+    positions = positions or [0.0, 1.0]
+    x, log = _horizontal_scale(positions, frame, log)
 
-    def x(place: float) -> float:
-        return scale(max(place, least))
-
-    few = bool(names) or len(places) <= (9 if log else 13)
+    # Few positions are their own ticks, because round ticks would lie beside the points.
+    few = bool(names) or len(positions) <= (9 if log else 13)
+    ticks = positions if few else x.scale.ticks(6)
     label_of = [lambda tick: names.get(tick, "")] if names else []
-    parts.append(svg.base_axis(frame, x, places if few else scale.ticks(6), across, *label_of))
+    parts.append(svg.base_axis(frame, x, ticks, across, *label_of))
     for label, number in series:
         points = sorted(known.get(number, ()), key=lambda point: point[0])
-        drawn: list[str] = []
-        ends = [
-            (x(at), y(f.low), y(f.high))
-            for at, f in points
-            if f.low is not None and f.high is not None
-        ]
-        if len(ends) > 1:
-            around_it = [(at, top) for at, _, top in ends] + [
-                (at, bottom) for at, bottom, _ in reversed(ends)
-            ]
-            drawn.append(path(around_it, closed=True, class_="band"))
-        line = [(x(at), y(figure.value)) for at, figure in points]  # type: ignore[arg-type]
-        if len(line) > 1:
-            drawn.append(path(line, class_="curve"))
-        for (at, figure), (px, py) in zip(points, line, strict=True):
-            whisker = _whisker(figure, px, y) if len(ends) == 1 else ()
-            tip = f"{label}, {across} {(names or {}).get(at, f'{at:,g}')}: {figure}"
-            drawn.append(mark(*whisker, svg.shape(number, px, py), tip=tip, source=figure.traced))
+        tips = []
+        for position, figure in points:
+            name = f"{position:,g}" if names is None else names.get(position, f"{position:,g}")
+            tips.append(f"{label}, {across} {name}: {figure}")
+        drawn = _line(number, points, tips, x, y)
         parts.append(group(*drawn, class_=svg.series(number)))
     return Drawing(_WIDTH, _HEIGHT, "".join(parts), title, description)
+
+
+@dataclass(frozen=True)
+class _Clipped:
+    """Horizontal scale that draws every position below `least` at `least`."""
+
+    scale: Scale
+    least: float
+
+    def __call__(self, position: float) -> float:
+        return self.scale(max(position, self.least))
+
+
+def _horizontal_scale(positions: Sequence[float], frame: Frame, log: bool) -> tuple[_Clipped, bool]:
+    """Return the horizontal scale of sorted positions, and whether it is logarithmic. This needs
+    two positive positions and no negative one.
+    """
+    positive = [position for position in positions if position > 0]
+    log = log and positions[0] >= 0 and len(positive) > 1
+    least, greatest = positions[0], positions[-1]
+    if log and least == 0:
+        # Zero has no logarithm: it is drawn as far before the first tick as the second is after.
+        least = positive[0] ** 2 / positive[1]
+    low, high = least, greatest
+    if greatest <= least:  # a single position is drawn in the middle
+        low, high = least - 1, least + 1
+    # The right margin leaves space for half of the last label.
+    return _Clipped(Scale(low, high, frame.left + 14, frame.right - 24, log), least), log
+
+
+def _line(
+    number: int,
+    points: Sequence[tuple[float, Figure]],
+    tips: Sequence[str],
+    x: Callable[[float], float],
+    y: Callable[[float], float],
+) -> list[str]:
+    """Draw the band, the curve and the marks of one series, whose points are sorted."""
+    drawn: list[str] = []
+    upper: list[tuple[float, float]] = []
+    lower: list[tuple[float, float]] = []
+    for position, figure in points:
+        if figure.low is not None and figure.high is not None:
+            lower.append((x(position), y(figure.low)))
+            upper.append((x(position), y(figure.high)))
+    if len(upper) > 1:  # the outline goes right along the upper ends, and back along the lower ones
+        drawn.append(path([*upper, *reversed(lower)], closed=True, class_="band"))
+    line = [(x(position), y(figure.value)) for position, figure in points]  # type: ignore[arg-type]
+    if len(line) > 1:
+        drawn.append(path(line, class_="curve"))
+    for (_, figure), (px, py), tip in zip(points, line, tips, strict=True):
+        # A single interval has no band, so it is drawn as a whisker.
+        whisker = _whisker(figure, px, y) if len(upper) == 1 else ()
+        drawn.append(mark(*whisker, svg.shape(number, px, py), tip=tip, source=figure.traced))
+    return drawn
 
 
 @dataclass(frozen=True)
