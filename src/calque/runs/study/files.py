@@ -17,12 +17,11 @@ from calque.corpora.languages import pair_of
 from calque.corpora.parallel import check_parallel
 from calque.corpora.plain import stream_sentences
 from calque.errors import CalqueError, CalqueWarning, InputError
-from calque.input_texts import Words
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.runs.steps import files_at
 from calque.runs.study.recipe import Study, TaskTable, given, listed
-from calque.tasks.inputs import Inputs
+from calque.runs.study.work import inputs_of
 from calque.tasks.table import TASKS
 from calque.text_files import check_content, readable_lines
 
@@ -176,14 +175,14 @@ def _build_task(study: Study, table: TaskTable) -> None:
     from calque.tasks.zeroshot import ZeroShot
 
     row, options = TASKS[table.task], dict(table.options)
-    files: dict[str, Any] = {
-        part: [f"{lang}={file}" for lang, file in texts]
-        for part, texts in study.texts_of(table).items()
-    }
-    if "first_senses" in row.files and "first_senses" in options:
-        files["first_senses"] = study.path(options.pop("first_senses"))
-    words = Words(**{"pretokenized": row.pretokenized, **given(table, "limit", "pretokenized")})
-    inputs = Inputs(table.task, **files, words=words, **given(table, "test_limit"))
+    files: dict[str, list[str]] = {}
+    for part, texts in study.texts_of(table).items():
+        files[part] = [f"{lang}={file}" for lang, file in texts]
+    if "first_senses" in row.files:
+        first_senses = listed(options.pop("first_senses", None))
+        files["first_senses"] = [study.path(file) for file in first_senses]
+    words = {"pretokenized": row.pretokenized, **given(table, "limit", "pretokenized")}
+    inputs = inputs_of(files, task=table.task, words=words, **given(table, "test_limit"))
     for task in TASKS.load(table.task).from_files(inputs, **options):
         if isinstance(task, ZeroShot):
             for texts in (*task.train, *task.tests, *task.dev):

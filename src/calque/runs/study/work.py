@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from calque.storage import json_text, write_text
 
 if TYPE_CHECKING:
     from calque.input_texts import Words
+    from calque.tasks.inputs import Inputs
 
 LINKS, ENTRIES = "links.align", "entries.tsv"
 
@@ -112,20 +114,13 @@ def _anchors(step: Step, folder: Path) -> None:
 # -- tasks
 # --------------------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
-    from calque.input_texts import Words
     from calque.runs.evaluate import evaluate
-    from calque.tasks.inputs import FILES, Inputs
 
-    fields = {**step.settings, "words": Words(**step.settings["words"])}
+    fields = dict(step.settings)
     fields.pop("encoder", None)
     load, options = fields.pop("load"), fields.pop("options")
     langs = fields.pop("translations", ())
-    for name, files in step.files.items():
-        if name in FILES and files:
-            fields[name] = files
-    if "first_senses" in fields:
-        (fields["first_senses"],) = fields["first_senses"]
-    inputs = Inputs(**fields)
+    inputs = inputs_of(step.files, **fields)
     if langs:  # the files of translations alternate: source texts, then their translations
         files = step.files["translations"]
         pairs = zip(langs, files[::2], files[1::2], strict=True)
@@ -133,6 +128,26 @@ def _score(step: Step, folder: Path) -> None:
         load = {**load, "translations": translations, "pretokenized": inputs.words.pretokenized}
     scores = evaluate(encoder_of(step), inputs, options=options, load=load)
     _write_scores(folder, [score.to_dict() for score in scores])
+
+
+def inputs_of(
+    files: Mapping[str, Sequence[str]], *, words: Mapping[str, Any], **settings: Any
+) -> Inputs:
+    """Return the inputs of a task from the files of its step. Files that no task reads, such as
+    those of the encoder, are ignored.
+
+    Args:
+        files: paths by name, with at most one path for `first_senses`.
+        words: fields of `Words`.
+        settings: further fields of `Inputs`.
+    """
+    from calque.input_texts import Words
+    from calque.tasks.inputs import FILES, Inputs
+
+    fields: dict[str, Any] = {name: files[name] for name in FILES if files.get(name)}
+    if "first_senses" in fields:  # the only field with a single path
+        (fields["first_senses"],) = fields["first_senses"]
+    return Inputs(words=Words(**words), **fields, **settings)
 
 
 def _write_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
