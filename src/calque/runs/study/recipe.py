@@ -538,10 +538,7 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
     name = table["task"]
     check_value(f"{where}.task", name, str)
     row = TASKS[name]
-    of_pairs = row.languages == "pairs"
-    if not table.get("test") or not isinstance(table["test"], dict if of_pairs else list | str):
-        what = 'a table by language, { de = "FILE" }' if of_pairs else "a list of files"
-        raise SettingError(f"{where}.test = {table.get('test')!r}, expected {what}")
+    _check_test(where, row, table.get("test"))
     file_types = _file_types(row)
     used = {
         "texts": "text" in row.files,
@@ -563,16 +560,32 @@ def _task(where: str, table: Mapping[str, Any], source: str) -> TaskTable:
     task = replace(read, files=files, options=options)
     _check_entries(where, options.get("entries", (0,)))
     if used["seeds"]:
-        from calque.training.supervised import Supervised
-
-        of_training = types_of(Supervised, "seed")
-        training = {key: value for key, value in options.items() if key in of_training}
-        _constructed(where, Supervised, **{"epochs": 1, **training})
-    if of_pairs:
+        _check_training(where, options)
+    if row.languages == "pairs":
         _check_files_of_pairs(where, task, source)
     else:
         _check_texts(where, task)
     return task
+
+
+def _check_test(where: str, row: TaskRow, test: object) -> None:
+    """Check that a task has test files, and that they are in the form that the task requires."""
+    if row.languages == "pairs":
+        is_valid, expected = isinstance(test, dict), 'a table by language, { de = "FILE" }'
+    else:
+        is_valid, expected = isinstance(test, list | str), "a list of files"
+    if not test or not is_valid:
+        raise SettingError(f"{where}.test = {test!r}, expected {expected}")
+
+
+def _check_training(where: str, options: Mapping[str, Any]) -> None:
+    """Check the options of a task that train its head."""
+    from calque.training.supervised import Supervised
+
+    names = types_of(Supervised, "seed")
+    training = {name: value for name, value in options.items() if name in names}
+    # `Supervised` requires `epochs`, because its default depends on the task.
+    _constructed(where, Supervised, **{"epochs": 1, **training})
 
 
 def _file_types(row: TaskRow) -> dict[str, Any]:
