@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,9 @@ from calque.errors import InputError, OutputError, SettingError, causes, interru
 
 if TYPE_CHECKING:
     from filelock import FileLock
+
+#: JSON object as Python parses it; the reader of a file checks the types of the values
+JsonObject: TypeAlias = dict[str, Any]
 
 # Subfolders of a temporary folder for the new and the replaced contents, and for the data from
 # which a run resumes. The temporary file of a single file is also called `new`.
@@ -520,7 +523,7 @@ def failure(path: str | PathLike[str], reason: str) -> OutputError:
 
 # -- JSON
 # --------------------------------------------------------------------------------------------------
-def read_json_object(path: Path, fact: str) -> dict[str, Any]:
+def read_json_object(path: Path, fact: str) -> JsonObject:
     """Read a file that must contain a JSON object.
 
     Args:

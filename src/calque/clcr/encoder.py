@@ -273,7 +273,9 @@ class KeyPointEncoder(Encoder):
 
     # -- encoding
     # ----------------------------------------------------------------------------------------------
-    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
+    def encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
+    ) -> Embeddings:
         """Return one vector per key point, in the pivot language's order."""
         vectors, _ = self._encode_all(sentences, progress)
         return vectors
@@ -298,7 +300,7 @@ class KeyPointEncoder(Encoder):
         return KeyPoints(words, vectors.offsets)
 
     def _encode_all(
-        self, sentences: Iterable[Sentence], progress: bool
+        self, sentences: Iterable[Sentence | Sequence[str]], progress: bool
     ) -> tuple[Embeddings, np.ndarray]:
         """Return the vectors of sentences, and the index of each vector's word in its sentence."""
         if isinstance(sentences, Sentences):

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 import torch
 from safetensors.torch import save_file
-from torch import nn
-from transformers import PreTrainedModel
+from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.encoders.adapter_files import (
     MODEL_PACKAGES,
@@ -31,6 +31,7 @@ from calque.encoders.adapter_files import (
     read_config,
     read_weights,
 )
+from calque.encoders.base import Encoder
 from calque.encoders.checkpoint import first_line, read_checkpoint, read_tokenizer, weights_digest
 from calque.encoders.folder import (
     ABOUT_FILE,
@@ -49,6 +50,10 @@ from calque.encoders.numerics import number_type, usable_device
 from calque.encoders.sentence_folders import model_folder, modules_of
 from calque.encoders.sentence_transformers import copy_modules, own_modules, write_layer
 from calque.errors import CalqueError, InputError, SettingError
+from calque.storage import JsonObject
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
 
 _NAME = "default"  # PEFT requires a name for each set of adapters; calque uses only one set
 
@@ -67,7 +72,7 @@ class Origin(NamedTuple):
         """Return the origin of an encoder; raise SettingError if its weights differ from those in
         its folder or on the hub.
         """
-        model: Any = encoder.model
+        model = encoder.model
         place = encoder.place
         for name, folder in BUNDLED.items():
             if str(folder) == place:
@@ -83,7 +88,9 @@ class Origin(NamedTuple):
             )
         return origin
 
-    def read(self, attention: str | None, beside: str = "") -> tuple[Any, Any]:
+    def read(
+        self, attention: str | None, beside: str = ""
+    ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         """Load the model and the tokenizer of the base encoder; for `beside`, see
         `read_checkpoint`.
         """
@@ -115,7 +122,14 @@ class AdaptedEncoder(HuggingFaceEncoder):
             added to the vocabulary.
     """
 
-    def __init__(self, model: PreTrainedModel, tokenizer: Any, *, origin: Origin, **options: Any):
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        *,
+        origin: Origin,
+        **options: Any,
+    ):
         super().__init__(model, tokenizer, **options)
         self.origin = origin
         self.own_tokenizer = self.own_embeddings = False
@@ -180,14 +194,14 @@ class AdaptedEncoder(HuggingFaceEncoder):
             if os.path.isdir(place):
                 # Record a relative path too, so that both folders can be moved together.
                 origin["beside"] = os.path.relpath(place, Path(folder).absolute())
-            about: dict[str, Any] = {"adapted": origin}
+            about: dict[str, object] = {"adapted": origin}
             if self.standard:
                 about["base_folder"] = BASE_FOLDER
             write_about(path, "adapters", {**about, **self._record(path)})
 
-    def _peft_config(self) -> Any:
+    def _peft_config(self) -> LoraConfig:
         """Return PEFT's configuration of the adapters as it is saved, with the base encoder."""
-        place, config = self.origin.place, copy.copy(self.model.peft_config[_NAME])
+        place, config = self.origin.place, copy.copy(_config_of(self.model))
         if os.path.isdir(place):
             # Old sentence-transformers folders have the model in a subfolder, where PEFT must look
             # for it.
@@ -202,8 +216,16 @@ class AdaptedEncoder(HuggingFaceEncoder):
                 "base_model_class": model_class.__name__,
                 "parent_library": model_class.__module__,
             }
-        config.target_modules = sorted(config.target_modules)
+        config.target_modules = sorted(config.target_modules or [])
         return config
+
+    def vector_settings(self, about: JsonObject) -> JsonObject | None:
+        settings = super().vector_settings(about)
+        # transformers cannot load the tokenizer, or does not resize the embeddings.
+        if settings is None or not self.tokenizer.name_or_path or self.own_embeddings:
+            return None
+        base = about["adapted"]
+        return {**settings, "adapted": base["place"], "revision": base.get("revision", "")}
 
     def save_whole(self, folder: str | PathLike[str]) -> None:
         self.save(folder)
@@ -213,7 +235,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         cls,
         folder: str | PathLike[str],
         *,
-        about: Mapping[str, Any] | None = None,
+        about: JsonObject | None = None,
         dtype: str | torch.dtype | None = None,
         device: str | torch.device | None = None,
         attention: str | None = None,
@@ -249,13 +271,13 @@ class AdaptedEncoder(HuggingFaceEncoder):
         own_tokenizer = any((inner / name).is_file() for name in TOKENIZER_FILES)
         if own_tokenizer:
             tokenizer = read_tokenizer(inner, model.config)
-        model.to(usable_device(device))
+        model.to(usable_device(device))  # type: ignore[arg-type]
         if isinstance(number, torch.dtype):
-            model.to(number)
+            model.to(number)  # type: ignore[arg-type]
         base = BUNDLED.get(place, place)
         about_base = read_about(base)
         modules = own_modules(str(inner), recorded) or own_modules(str(base), about_base)
-        saved_options: dict[str, Any] = {"name": path.resolve().name}
+        saved_options: dict[str, object] = {"name": path.resolve().name}
         if modules is not None:
             saved_options["layer"] = -1  # the default of sentence-transformers
         # PEFT does not save the options of the base encoder with its adapters.
@@ -270,7 +292,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         return opened._read_standard(Path(base), about_base)
 
 
-def _recorded_origin(path: Path, recorded: Mapping[str, Any], config: Any) -> Origin:
+def _recorded_origin(path: Path, recorded: JsonObject, config: LoraConfig) -> Origin:
     """Return the origin of the base encoder from the content of `calque.json`, or from PEFT's
     configuration.
     """
@@ -319,7 +341,13 @@ def _check_base(path: Path, place: str) -> None:
 
 
 def with_adapters(
-    encoder: Any, rank: int, *, layers: range, device: torch.device, seed: int, kept: bool = True
+    encoder: Encoder,
+    rank: int,
+    *,
+    layers: range,
+    device: torch.device,
+    seed: int,
+    kept: bool = True,
 ) -> AdaptedEncoder:
     """Return the encoder with trainable adapters in float32. If the encoder already has adapters,
     they are made trainable.
@@ -345,35 +373,13 @@ def with_adapters(
         raise SettingError(
             f"lora requires a Transformers model, but {encoder.name} is a {type(encoder).__name__}"
         )
-    source: Any = encoder.model
-    # `deepcopy` shares the tensors that its memo contains.
-    memo: dict[int, Any] = {id(buffer): buffer for buffer in source.buffers()}
-    for weight in source.parameters():
-        memo[id(weight)] = nn.Parameter(weight.detach(), requires_grad=False)
-    model = copy.deepcopy(source, memo)
+    model = _with_shared_weights(encoder.model)
     if isinstance(encoder, AdaptedEncoder):
-        origin, (config,) = encoder.origin, model.peft_config.values()
-        if config.r != rank:
-            fact = (
-                f"lora must be {config.r}, the rank of the existing adapters of {encoder.name}, "
-                f"got {rank}"
-            )
-            raise SettingError(
-                f"{fact}; merge these adapters (calque merge) before adding new ones"
-            )
-        for weight in _trained_parts(model):
-            weight.data = weight.data.clone()  # so that training does not change `encoder`
-            weight.requires_grad_(True)
+        origin = encoder.origin
+        _train_existing(model, rank, encoder.name)
     else:
         origin = Origin.of(encoder) if kept else Origin("", "", "")
-        targets = _targets(model, layers)
-        transposed = any(type(model.get_submodule(name)).__name__ == "Conv1D" for name in targets)
-        config = library().LoraConfig(
-            r=rank, lora_alpha=rank, target_modules=targets, fan_in_fan_out=transposed
-        )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            _inject(config, model)
+        _add_new(model, rank, layers, seed)
     adapted = AdaptedEncoder(
         model,
         encoder.tokenizer,
@@ -384,7 +390,7 @@ def with_adapters(
         name=encoder.name,
         precision=encoder.precision or "highest",
     )
-    adapted.model.to(device=device).float()
+    adapted.model.to(device=device).float()  # type: ignore[call-arg]
     adapted.standard, adapted.modules = encoder.standard, encoder.modules
     if isinstance(encoder, AdaptedEncoder):
         adapted.own_tokenizer = encoder.own_tokenizer
@@ -392,7 +398,48 @@ def with_adapters(
     return adapted
 
 
-def _targets(model: Any, layers: range) -> list[str]:
+def _with_shared_weights(model: PreTrainedModel) -> PreTrainedModel:
+    """Return a copy of a model whose frozen weights and buffers share the memory of the original."""
+    # `deepcopy` does not copy the tensors that its memo contains.
+    memo: dict[int, Tensor] = {id(buffer): buffer for buffer in model.buffers()}
+    for weight in model.parameters():
+        memo[id(weight)] = nn.Parameter(weight.detach(), requires_grad=False)
+    return copy.deepcopy(model, memo)
+
+
+def _train_existing(model: PreTrainedModel, rank: int, name: str) -> None:
+    """Make the adapters of a model trainable; raise SettingError if their rank differs."""
+    existing_rank = _config_of(model).r
+    if existing_rank != rank:
+        fact = (
+            f"lora must be {existing_rank}, the rank of the existing adapters of {name}, got {rank}"
+        )
+        raise SettingError(f"{fact}; merge these adapters (calque merge) before adding new ones")
+    for weight in _trained_parts(model):
+        weight.data = weight.data.clone()  # so that training does not change the original encoder
+        weight.requires_grad_(True)
+
+
+def _add_new(model: PreTrainedModel, rank: int, layers: range, seed: int) -> None:
+    """Add adapters to all weight matrices of the given layers in place."""
+    targets = _targets(model, layers)
+    transposed = any(type(model.get_submodule(name)).__name__ == "Conv1D" for name in targets)
+    # With α = r, the factor α/r of B A is 1, as in Eq. 3.
+    config = library().LoraConfig(
+        r=rank, lora_alpha=rank, target_modules=targets, fan_in_fan_out=transposed
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        _inject(config, model)
+
+
+def _config_of(model: PreTrainedModel) -> LoraConfig:
+    """Return PEFT's configuration of a model with a single set of adapters."""
+    (config,) = cast("dict[str, LoraConfig]", model.peft_config).values()
+    return config
+
+
+def _targets(model: PreTrainedModel, layers: range) -> list[str]:
     """Return the names of all linear modules in the given layers, or in all layers if the model has
     no list of layers.
     """
@@ -425,7 +472,7 @@ def _trained_parts(model: nn.Module) -> list[nn.Parameter]:
     return [p for name, p in model.named_parameters() if ".lora_" in name]
 
 
-def _inject(config: Any, model: Any) -> None:
+def _inject(config: LoraConfig, model: PreTrainedModel) -> None:
     """Add adapters to a model in place, and freeze all other weights."""
     library().inject_adapter_in_model(config, model, adapter_name=_NAME)
     model.requires_grad_(False)
@@ -433,7 +480,7 @@ def _inject(config: Any, model: Any) -> None:
         p.requires_grad_(True)
 
 
-def _state(model: Any, *, embeddings: bool = False) -> dict[str, Any]:
+def _state(model: PreTrainedModel, *, embeddings: bool = False) -> dict[str, Tensor]:
     """Return the weights of the adapters by name.
 
     Args:
@@ -446,7 +493,7 @@ def _state(model: Any, *, embeddings: bool = False) -> dict[str, Any]:
     return {name.removeprefix(PREFIX): value for name, value in state.items()}
 
 
-def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
+def _read_adapters(model: PreTrainedModel, folder: Path, config: LoraConfig) -> bool:
     """Load the adapters in a folder into a model in place, and return whether they replace the
     embeddings.
 
@@ -478,7 +525,7 @@ def _read_adapters(model: Any, folder: Path, config: Any) -> bool:
 
 
 def _check_shapes(
-    state: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor], folder: Path
+    state: Mapping[str, Tensor], expected: Mapping[str, Tensor], folder: Path
 ) -> None:
     """Raise InputError unless the weights have the expected names and shapes."""
     wrong = []
@@ -494,7 +541,7 @@ def _check_shapes(
         raise InputError(f"{min(wrong)} is missing, unexpected or of the wrong shape", path=folder)
 
 
-def _replicate(model: Any, layers: list[tuple[int, int]], folder: Path) -> None:
+def _replicate(model: PreTrainedModel, layers: list[tuple[int, int]], folder: Path) -> None:
     """Repeat ranges of layers as PEFT does; raise InputError if the configuration has settings for
     individual layers.
     """
@@ -507,31 +554,40 @@ def _replicate(model: Any, layers: list[tuple[int, int]], folder: Path) -> None:
 
 
 @torch.no_grad()
-def _read_embeddings(model: Any, config: Any, state: dict[str, torch.Tensor]) -> bool:
+def _read_embeddings(model: PreTrainedModel, config: LoraConfig, state: dict[str, Tensor]) -> bool:
     """Move the embeddings in `state` to the model; return whether they differ from the embeddings
     of the base encoder.
 
     PEFT saves all embeddings if words were added to the vocabulary, or if the embeddings have
     adapters. If the embeddings are in `modules_to_save`, they stay in `state`.
     """
-    table: Any = model.get_input_embeddings()
+    table = cast("nn.Embedding", model.get_input_embeddings())
     name = next(name for name, part in model.named_modules() if part is table)
+    saved = _pop_embeddings(name, config, state)
+    new_weights = state.get(f"{name}.weight") if saved is None else saved
+    # Words that were added to the vocabulary need rows before the adapters are added.
+    if new_weights is not None and len(new_weights) != len(table.weight):
+        model.resize_token_embeddings(len(new_weights), mean_resizing=False)
+        table = cast("nn.Embedding", model.get_input_embeddings())
+    if saved is None or torch.equal(saved.to(table.weight), table.weight):
+        return False
+    table.weight.copy_(saved)
+    return True
+
+
+def _pop_embeddings(name: str, config: LoraConfig, state: dict[str, Tensor]) -> Tensor | None:
+    """Remove the weights of the embeddings, whose module is called `name`, from `state`, and return
+    them; return None if they are not saved or are in `modules_to_save`.
+    """
     # PEFT also saves the trained embeddings under their own name.
     for repeated in ("original_module", "modules_to_save"):
         state.pop(f"{name}.{repeated}.weight", None)
-    trained = any(name.endswith(entry) for entry in config.modules_to_save or [])
     keys = [f"{name}.base_layer.weight", f"{name}.token_adapter.base_layer.weight"]
-    if not trained:
+    is_trained = any(name.endswith(entry) for entry in config.modules_to_save or [])
+    if not is_trained:
         keys.append(f"{name}.weight")
     saved = [state.pop(key) for key in keys if key in state]
-    new_table = saved[0] if saved else state.get(f"{name}.weight")
-    if new_table is not None and len(new_table) != len(table.weight):
-        model.resize_token_embeddings(len(new_table), mean_resizing=False)
-        table = model.get_input_embeddings()
-    if not saved or torch.equal(saved[0].to(table.weight), table.weight):
-        return False
-    table.weight.copy_(saved[0])
-    return True
+    return saved[0] if saved else None
 
 
 @contextmanager

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -20,7 +21,11 @@ from transformers.pytorch_utils import Conv1D
 from calque.encoders.checkpoint import first_line, read_tensors
 from calque.encoders.folder import ADAPTERS_FILE
 from calque.errors import InputError, MissingExtraError
-from calque.storage import read_json_object
+from calque.storage import JsonObject, read_json_object
+
+if TYPE_CHECKING:
+    from peft import LoraConfig
+    from transformers import PreTrainedModel
 
 WEIGHTS_FILE, PICKLED_FILE = "adapter_model.safetensors", "adapter_model.bin"
 PREFIX = "base_model.model."  # prefix of tensor names in PEFT's files
@@ -70,7 +75,7 @@ _RECOMPUTED_STARTS = ("pissa", "olora", "mica")
 _MERGE_WITH_PEFT = "merge the adapters with PEFT (merge_and_unload), and save the complete model"
 
 
-def library() -> Any:
+def library() -> ModuleType:
     """Return the module `peft`; raise MissingExtraError if it is not installed."""
     try:
         import peft
@@ -81,7 +86,7 @@ def library() -> Any:
 
 # -- configuration
 # --------------------------------------------------------------------------------------------------
-def read_config(folder: Path) -> Any:
+def read_config(folder: Path) -> LoraConfig:
     """Read `adapter_config.json` as a `LoraConfig`.
 
     Raises:
@@ -101,7 +106,7 @@ def read_config(folder: Path) -> Any:
         raise InputError(f"invalid configuration ({first_line(error)})", path=path) from error
 
 
-def _check_imports(settings: Mapping[str, Any], path: Path) -> None:
+def _check_imports(settings: JsonObject, path: Path) -> None:
     """Refuse settings from which PEFT would import a module.
 
     PEFT before 0.20 imports `megatron_core` while it loads adapters, and `AutoPeftModel` imports
@@ -122,7 +127,7 @@ def _check_imports(settings: Mapping[str, Any], path: Path) -> None:
             raise InputError(f"{fact}; remove {name} if you trust these adapters", path=path)
 
 
-def _check_supported(settings: Mapping[str, Any], default: Any, path: Path) -> None:
+def _check_supported(settings: JsonObject, default: LoraConfig, path: Path) -> None:
     """Check that the adapters are LoRA adapters, and that all settings are supported or have no
     effect.
     """
@@ -141,7 +146,13 @@ def _check_supported(settings: Mapping[str, Any], default: Any, path: Path) -> N
         raise InputError(
             f"unknown setting {name!r:.60}; update PEFT (pip install -U peft)", path=path
         )
-    start = settings.get("init_lora_weights", True)
+    _check_start(settings.get("init_lora_weights", True), path)
+
+
+def _check_start(start: object, path: Path) -> None:
+    """Check that the initialisation left the base encoder's weights unchanged, or changed them in a
+    way that can be recomputed.
+    """
     recomputed = isinstance(start, str) and start.lower().startswith(_RECOMPUTED_STARTS)
     if start not in _PLAIN_STARTS and not recomputed:
         fact = (
@@ -150,7 +161,7 @@ def _check_supported(settings: Mapping[str, Any], default: Any, path: Path) -> N
         raise InputError(f"{fact} cannot be recomputed; {_MERGE_WITH_PEFT}", path=path)
 
 
-def _is_default(name: str, value: Any, default: Any) -> bool:
+def _is_default(name: str, value: object, default: LoraConfig) -> bool:
     """Return whether a setting has its default value or no effect.
 
     A number in an unknown setting has no effect, because another setting must switch on the feature
@@ -189,7 +200,7 @@ class EncoderNames:
         other: names of the parts that are not in the encoder, such as `classifier` or `lm_head`.
     """
 
-    def __init__(self, model: Any, weights: Iterable[str]):
+    def __init__(self, model: PreTrainedModel, weights: Iterable[str]):
         self._modules = {name for name, _ in model.named_modules(remove_duplicate=False)}
         self._children = {name for name, part in model.named_children() if part is not None}
         base = f"{getattr(model, 'base_model_prefix', '')}."
@@ -238,7 +249,10 @@ def _owner(name: str) -> str:
 
 
 def of_encoder(
-    config: Any, weights: Mapping[str, torch.Tensor], model: Any, folder: Path
+    config: LoraConfig,
+    weights: Mapping[str, torch.Tensor],
+    model: PreTrainedModel,
+    folder: Path,
 ) -> dict[str, torch.Tensor]:
     """Return the weights by their names in the encoder, and rewrite the configuration in place to
     match exactly their modules.
@@ -267,10 +281,18 @@ def of_encoder(
             raise InputError(
                 f"the adapters of {name} are missing; use the complete files", path=folder
             )
+    _select(config, adapted, names)
+    return encoder_weights
+
+
+def _select(config: LoraConfig, adapted: list[str], names: EncoderNames) -> None:
+    """Rewrite a configuration in place so that it selects exactly the modules `adapted` of the
+    encoder. Its patterns refer to names under the head.
+    """
     full = {name: f"{names.prefix}{name}" for name in adapted}
-    config.rank_pattern = _exact(config.rank_pattern, config.r, full)
-    config.alpha_pattern = _exact(config.alpha_pattern, config.lora_alpha, full)
-    config.target_modules = set(adapted)
+    config.rank_pattern = _exact(config.rank_pattern or {}, config.r, full)
+    config.alpha_pattern = _exact(config.alpha_pattern or {}, config.lora_alpha, full)
+    config.target_modules = set(adapted)  # type: ignore[assignment]  # as PEFT stores them
     config.exclude_modules = config.layers_to_transform = config.layers_pattern = None
     config.modules_to_save = names.patterns(config.modules_to_save or []) or None
     if isinstance(config.trainable_token_indices, dict):
@@ -278,10 +300,9 @@ def of_encoder(
             name.removeprefix(names.prefix): ids
             for name, ids in config.trainable_token_indices.items()
         }
-    return encoder_weights
 
 
-def _targets(config: Any, model: nn.Module, prefix: str) -> list[str]:
+def _targets(config: LoraConfig, model: nn.Module, prefix: str) -> list[str]:
     """Return the names of all modules of the encoder that the configuration selects."""
     from peft.tuners.tuners_utils import check_target_module_exists
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -93,10 +93,11 @@ def sum_anchors(
         numbers = [-1]
     else:
         numbers = [encoder.layer]
-    blocks: Iterator[Any] = iter(text)
     if isinstance(text, Sentences):
         blocks = (text[start : start + block] for start in range(0, len(text), block))
-    first = next(blocks, Sentences.of([]))
+    else:
+        blocks = iter(text)
+    first = next(blocks, Sentences.of([]))  # its language is that of the whole text
     words = None if vocabulary is None else list(dict.fromkeys(vocabulary))
     sums = AnchorSums(
         encoder.dim,
@@ -105,19 +106,16 @@ def sum_anchors(
         most_occurrences=most_occurrences,
         lang=first.lang,
     )
-    about, seen, known = {"encoder": encoder.name}, "", partial
+    about = {"encoder": encoder.name}
     if partial is not None:
         # The constants keep the hashes of earlier versions valid.
         settings = json_text([numbers, words, most_occurrences, 0, [0, 1], seed, first.lang])
         about["settings"] = hashlib.blake2b(settings.encode(), digest_size=16).hexdigest()
         about["fingerprint"] = encoder.fingerprint
-        known = partial if earlier is None or Path(partial).exists() else earlier
-        if Path(known).exists():
-            sums, seen = _saved_sums(known, about)
-    resumed, saved, done = sums.n_sentences, time.monotonic(), 0
-    digest = hashlib.blake2b(digest_size=16)  # hash of the text read so far
+    state = _Resumed(sums, partial, earlier, about)
+    sums = state.sums
     total = len(text) if isinstance(text, Sentences) else None
-    counter = bar(total, unit=" sentences", title="anchors", show=progress, initial=resumed)
+    counter = bar(total, unit=" sentences", title="anchors", show=progress, initial=state.n_resumed)
     with counter, warnings.catch_warnings():
         # A single warning at the end replaces one per block.
         warnings.simplefilter("ignore", UncoveredWordsWarning)
@@ -126,33 +124,93 @@ def sum_anchors(
                 raise SettingError(
                     f"the text must be in one language, got {sums.lang!r} and {part.lang!r}"
                 )
-            done += len(part)
-            if partial is not None:
-                digest.update(part.lengths().tobytes())
-                digest.update("\n".join(part.flat()[0].to_pylist()).encode())
-                # Blocks whose sums were read are skipped, after a check that they are the same text.
-                if done - len(part) < resumed:
-                    if done > resumed or (done == resumed and digest.hexdigest() != seen):
-                        raise SettingError(
-                            f"{known} contains sums from another text; remove the file"
-                        )
-                    continue
+            if state.contains(part):
+                continue
             _add_block(sums, encoder, part, None if layers is None else numbers)
-            # includes sentences that are not encoded, so that an interrupted run resumes after them
-            sums.n_sentences = done
-            if partial is not None and time.monotonic() - saved >= _SAVE_EVERY:
-                sums.save(partial, note=json_text(about | {"text": digest.hexdigest()}))
-                saved = time.monotonic()
+            state.save_sometimes()
             counter.update(len(part))
-    if done < resumed:
-        raise SettingError(f"{known} contains sums from a longer text; remove the file")
-    if partial is not None:
-        sums.save(partial, note=json_text(about | {"text": digest.hexdigest()}))
+    state.save()
     if sums.uncovered:
         fact = f"{sums.uncovered:,} words have no vector and are not counted"
         reason = "they exceed the limit of subwords per sentence, or the tokenizer drops them"
         warnings.warn(f"{fact}: {reason}", UncoveredWordsWarning, stacklevel=2)
     return sums
+
+
+class _Resumed:
+    """Sums of a text that is read block by block, and the file from which an interrupted run
+    resumes.
+
+    Args:
+        sums: empty sums, which are used if there is no file.
+        path, earlier: `partial` and `earlier` of `sum_anchors`.
+        about: record of the run, saved with the sums.
+
+    Attributes:
+        sums: sums read from the file, or else the empty sums.
+        n_resumed: number of sentences whose sums were read from the file.
+    """
+
+    def __init__(
+        self,
+        sums: AnchorSums,
+        path: str | PathLike[str] | None,
+        earlier: str | PathLike[str] | None,
+        about: dict[str, str],
+    ):
+        self.sums, self._path, self._about = sums, path, about
+        self._source = path  # the file that the sums are read from
+        self._resumed_hash = ""  # hash of the text whose sums were read
+        if path is not None:
+            source = path if earlier is None or Path(path).exists() else earlier
+            if Path(source).exists():
+                self.sums, self._resumed_hash = _saved_sums(source, about)
+            self._source = source
+        self.n_resumed = self.sums.n_sentences
+        self._n_read = 0
+        self._hash = hashlib.blake2b(digest_size=16)  # hash of the text read so far
+        self._saved_at = time.monotonic()
+
+    def contains(self, block: Sentences) -> bool:
+        """Advance by one block of the text, and return whether the file's sums contain the block.
+
+        Raises:
+            SettingError: the sums in the file belong to another text.
+        """
+        start = self._n_read
+        self._n_read += len(block)
+        if self._path is None:
+            return False
+        self._hash.update(block.lengths().tobytes())
+        self._hash.update("\n".join(block.flat()[0].to_pylist()).encode())
+        if start >= self.n_resumed:
+            return False
+        # The file's sums end with a block, where the hashes of both texts must be equal.
+        is_last = self._n_read == self.n_resumed
+        is_different = is_last and self._hash.hexdigest() != self._resumed_hash
+        if self._n_read > self.n_resumed or is_different:
+            raise SettingError(f"{self._source} contains sums from another text; remove the file")
+        return True
+
+    def save_sometimes(self) -> None:
+        """Count the current block as done, and save the sums if the last time was a minute ago."""
+        # The number includes sentences that are not encoded, so that an interrupted run resumes
+        # after them.
+        self.sums.n_sentences = self._n_read
+        if time.monotonic() - self._saved_at >= _SAVE_EVERY:
+            self._write()
+
+    def save(self) -> None:
+        """Save the sums of the whole text; raise SettingError if the file's text is longer."""
+        if self._n_read < self.n_resumed:
+            raise SettingError(f"{self._source} contains sums from a longer text; remove the file")
+        self._write()
+
+    def _write(self) -> None:
+        if self._path is not None:
+            record = {**self._about, "text": self._hash.hexdigest()}
+            self.sums.save(self._path, note=json_text(record))
+            self._saved_at = time.monotonic()
 
 
 def _saved_sums(path: str | PathLike[str], about: Mapping[str, str]) -> tuple[AnchorSums, str]:
@@ -183,7 +241,7 @@ def _add_block(
         sums.add(chosen, encoder.encode_layers(chosen, layers))
 
 
-def pass_of(path: str | PathLike[str]) -> dict[str, Any]:
+def pass_of(path: str | PathLike[str]) -> dict[str, str]:
     """Return the encoder's name and the hashes that `sum_anchors` wrote to a file, or an empty
     dictionary if there are none.
     """

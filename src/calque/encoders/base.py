@@ -7,16 +7,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
-from calque.encoders.extraction import BAR, WINDOW, UncoveredWordsWarning, word_counts
+from calque.encoders.extraction import WINDOW, UncoveredWordsWarning, word_bar, word_counts
 from calque.encoders.folder import OWN, encoder_kind, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
-from calque.progress import bar
-from calque.text import Sentence
+from calque.pairs import WordPairs
+from calque.storage import JsonObject
+from calque.text import ParallelCorpus, Sentence
 from calque.vectors import Embeddings, filling
 
 _MEASURED = ("name", "dim", "fingerprint", "encode")
@@ -25,6 +26,9 @@ _USES = {
     "mapped": (*_MEASURED, "layer", "layer_numbers", "encode_layers"),
     "trained": (*_MEASURED, "layer", "n_layers", "model", "split", "forward"),
 }
+
+
+E = TypeVar("E", bound="Encoder")
 
 
 class Encoder(ABC):
@@ -52,7 +56,7 @@ class Encoder(ABC):
     base: Encoder | None = None
     precision: str | None = None
     rows: Literal["words", "key points"] = "words"
-    made: dict[str, Any] | None = None
+    made: JsonObject | None = None
 
     @property
     @abstractmethod
@@ -60,7 +64,9 @@ class Encoder(ABC):
         """Hash of everything that determines the vectors: weights, tokenizer, layer, pooling."""
 
     @abstractmethod
-    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
+    def encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
+    ) -> Embeddings:
         """Return one vector per word, in the order of the sentences; with `progress`, show a
         progress bar on standard error.
         """
@@ -88,7 +94,7 @@ class Encoder(ABC):
         }
         with (
             filling(path, arrays_of) as arrays,
-            bar(n, show=progress, **BAR) as counter,
+            word_bar(n, show=progress) as counter,
             warnings.catch_warnings(),
         ):
             # One warning at the end replaces the warnings about each window.
@@ -168,7 +174,9 @@ class Encoder(ABC):
         vectors = self._encode(sentences, sorted(set(numbers.values())), progress)
         return {layer: vectors[number] for layer, number in numbers.items()}
 
-    def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
+    def _encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], layers: list[int], progress: bool
+    ) -> dict[int, Embeddings]:
         """Return the vectors of the given layers, keyed by layer number."""
         if layers != [self.layer]:
             raise SettingError(
@@ -197,6 +205,15 @@ class Encoder(ABC):
 
             write_card(folder, self, self.made)
 
+    def vector_settings(self, about: JsonObject) -> JsonObject | None:
+        """Return the settings with which transformers computes the same word vectors, for the model
+        card; None if it cannot compute them.
+
+        Args:
+            about: content of the saved encoder's `calque.json`.
+        """
+        return None
+
     def save_whole(self, folder: str | PathLike[str]) -> None:
         """Save the encoder with all layers, so that the layer numbers and the fingerprint stay the
         same.
@@ -205,7 +222,7 @@ class Encoder(ABC):
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any
+        cls, folder: str | PathLike[str], *, about: JsonObject | None = None, **options: Any
     ) -> Self:
         """Load an encoder that `save` wrote. This default works only for classes without
         constructor arguments.
@@ -229,7 +246,7 @@ class Encoder(ABC):
         return encoder
 
 
-def build(encoder_class: type[Encoder], options: Mapping[str, Any] | None = None) -> Any:
+def build(encoder_class: type[E], options: Mapping[str, object] | None = None) -> E:
     """Build an encoder by calling its class without arguments; raise SettingError if any options
     are given.
     """
@@ -244,7 +261,9 @@ def build(encoder_class: type[Encoder], options: Mapping[str, Any] | None = None
 
 
 def require(
-    encoder: Any, use: Literal["measured", "mapped", "trained"], rows: Sequence[str] = ("words",)
+    encoder: Encoder,
+    use: Literal["measured", "mapped", "trained"],
+    rows: Sequence[str] = ("words",),
 ) -> None:
     """Check that an encoder has all members required for `use`, and that its attribute `rows` is
     one of the given units.
@@ -270,10 +289,10 @@ def require(
         raise SettingError(
             f"{fact}; choose a text-level task, such as nli, which also supports key points"
         )
-    if use == "mapped" and getattr(encoder, "base", None) is not None:
+    base = getattr(encoder, "base", None)
+    if use == "mapped" and base is not None:
         raise SettingError(
-            f"{encoder.name} already has maps; fit new maps to its base encoder, "
-            f"{encoder.base.name}"
+            f"{encoder.name} already has maps; fit new maps to its base encoder, {base.name}"
         )
 
 
@@ -281,10 +300,10 @@ def made_of(
     base: Encoder,
     method: str,
     towards: str,
-    corpora: Sequence[Any],
-    pairs: Sequence[Any],
-    about: Mapping[str, Any],
-) -> dict[str, Any]:
+    corpora: Sequence[ParallelCorpus],
+    pairs: Sequence[WordPairs],
+    about: Mapping[str, object],
+) -> JsonObject:
     """Return the record of an alignment that was computed from Python; the model card shows this
     record.
 

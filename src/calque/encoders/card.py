@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from jinja2 import Environment, PackageLoader
 
@@ -15,7 +15,7 @@ from calque.encoders.folder import RUN_FILE, read_about
 from calque.encoders.sentence_folders import modules_of
 from calque.encoders.sentence_transformers import read_recipe
 from calque.errors import CalqueError
-from calque.storage import json_text, write_text
+from calque.storage import JsonObject, json_text, write_text
 from calque.version import VERSION
 
 _UNUSED = {
@@ -24,11 +24,17 @@ _UNUSED = {
     "links_without_vector": "word links with a word that has no vector",
     "truncated_words": "words beyond the encoder's length limit",
 }
-# configuration keys that only encoder-decoder models have
-_DECODERS = {"decoder_layers", "num_decoder_layers"}
 
 
-def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
+class Described(Protocol):
+    """An encoder with a model card; this module cannot import the class `Encoder`, which imports
+    this module.
+    """
+
+    def vector_settings(self, about: JsonObject) -> JsonObject | None: ...
+
+
+def write_card(folder: Path, encoder: Described, record: JsonObject) -> None:
     """Write `README.md` and `calque-run.json` for a saved encoder; add the encoder's kind and
     vector settings to `record`.
     """
@@ -37,31 +43,15 @@ def write_card(folder: Path, encoder: Any, record: dict[str, Any]) -> None:
     record["kind"] = about.get("kind")
     if "base_folder" in about and about.get("kind") != "mapped":
         record["kind"] = "standardized"
+    # A class of another package may be derived from an encoder that transformers can open.
     if about.get("kind") in ("huggingface", "adapters"):
-        n_layers = about["layer"] if about.get("cut") else encoder.n_layers
-        record["vectors"] = {
-            "layer": about["layer"],
-            "n_layers": n_layers,
-            "pooling": about["pooling"],
-            "add_prefix_space": bool(encoder.subwords.needs_space),
-            "decoder": bool(_DECODERS & encoder.model.config.to_dict().keys()),
-        }
-        languages = encoder.subwords.languages
-        if languages:
-            record["vectors"]["language"] = encoder.tokenizer.convert_ids_to_tokens(languages[""])
-        if "adapted" in about:
-            record["vectors"]["adapted"] = about["adapted"]["place"]
-            record["vectors"]["revision"] = about["adapted"].get("revision", "")
-            record["vectors"]["own_tokenizer"] = (folder / "tokenizer.json").is_file()
-        # transformers cannot load the tokenizer, does not resize the embeddings, or does not
-        # standardise vectors.
-        differs = bool(encoder.standard)
-        if "adapted" in about:
-            differs |= not encoder.tokenizer.name_or_path or encoder.own_embeddings
-        if differs:
-            del record["vectors"]
-        elif about.get("kind") == "huggingface" and about.get("own_pooling", True):
-            record["vectors"]["sentences"] = _is_sentence_encoder(folder)
+        vectors = encoder.vector_settings(about)
+        if vectors is not None:
+            if "adapted" in about:
+                vectors["own_tokenizer"] = (folder / "tokenizer.json").is_file()
+            elif about.get("own_pooling", True):
+                vectors["sentences"] = _is_sentence_encoder(folder)
+            record["vectors"] = vectors
     model_card(folder, record)
 
 
@@ -75,7 +65,7 @@ def _is_sentence_encoder(folder: Path) -> bool:
         return False
 
 
-def model_card(folder: Path, record: dict[str, Any]) -> None:
+def model_card(folder: Path, record: JsonObject) -> None:
     """Write the model card (`README.md`) and the record (`calque-run.json`) to the folder."""
     run = json_text(environment() | record, indent=2, default=str, ensure_ascii=False)
     write_text(folder / RUN_FILE, run + "\n")
@@ -85,11 +75,6 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         text_languages.update(text.get("langs", ()))
         counted |= dict.fromkeys(name for name in text if name not in ("path", "langs"))
     languages = record.get("langs") or sorted(text_languages)
-    counts, limit = record.get("counts", {}), record["settings"].get("max_words")
-    unused = []
-    for name, description in _UNUSED.items():
-        if counts.get(name):
-            unused.append(f"{counts[name]:,} {description.format(max_words=limit)}")
     libraries = {"huggingface": "transformers", "adapters": "peft"}
     base = record["encoder"]
     on_hub = base.count("/") == 1 and base[0] not in "/.~" and not Path(base).exists()
@@ -106,8 +91,18 @@ def model_card(folder: Path, record: dict[str, Any]) -> None:
         others=[lang for lang in languages if lang != record["towards"]],
         data=hub_ids(text["path"] for text in record["texts"]),
         counted=list(counted),
-        unused=unused,
+        unused=_unused(record),
         version=VERSION,
         json=partial(json_text, indent=2, default=str),
     )
     write_text(folder / CARD_FILE, whole_card(card))
+
+
+def _unused(record: JsonObject) -> list[str]:
+    """Return a description of each kind of text that the alignment did not use, with its count."""
+    counts, limit = record.get("counts", {}), record["settings"].get("max_words")
+    unused = []
+    for name, description in _UNUSED.items():
+        if counts.get(name):
+            unused.append(f"{counts[name]:,} {description.format(max_words=limit)}")
+    return unused

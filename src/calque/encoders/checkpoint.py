@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from safetensors.torch import load_file
@@ -22,6 +22,18 @@ from calque.encoders.sentence_settings import ModelSettings
 from calque.errors import CalqueError, InputError, OutputError, SettingError
 from calque.named import TRUST_CODE
 
+if TYPE_CHECKING:
+    from transformers import (
+        AutoModel,
+        AutoModelForTextEncoding,
+        PretrainedConfig,
+        PreTrainedModel,
+        PreTrainedTokenizerFast,
+    )
+
+#: keyword arguments of `from_pretrained`
+_Arguments: TypeAlias = dict[str, Any]
+
 
 def read_checkpoint(
     name: str,
@@ -30,7 +42,7 @@ def read_checkpoint(
     *,
     revision: str | None = None,
     beside: str = "",
-) -> tuple[Any, Any]:
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """Load a model and its tokenizer from a folder or from the hub, and check that both are
     complete and match each other.
 
@@ -46,21 +58,14 @@ def read_checkpoint(
     """
     from transformers import AutoConfig
 
-    whole, settings = name, ModelSettings()
-    # Only the main branch of a sentence-transformers model on the hub can have settings for its
-    # model.
-    if not revision:
-        name, settings = model_settings(name)
-    if beside:
-        _, beside_settings = model_settings(beside)
-        config = {**settings.config, **beside_settings.config}
-        settings = replace(beside_settings, config=config)
+    whole = name
+    name, settings = _place_and_settings(name, revision, beside)
     try:
         with _quiet(local=os.path.isdir(name)):
             where = _where(name, revision)
             config = AutoConfig.from_pretrained(name, **where)
             _check_size(config, name)
-            arguments: dict[str, Any] = {"dtype": dtype, **where}
+            arguments: _Arguments = {"dtype": dtype, **where}
             if settings.config:
                 config = AutoConfig.from_pretrained(name, **settings.config, **where)
                 arguments["config"] = config
@@ -72,42 +77,72 @@ def read_checkpoint(
     except CalqueError:
         raise
     except Exception as error:  # corrupt files raise exceptions from many libraries
-        if os.path.isdir(name):
-            raise InputError(
-                f"not an encoder that transformers can load ({first_line(error)})", path=name
-            ) from error
-        fact = (
-            f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed "
-            f"({first_line(error)})"
-        )
-        raise InputError(
-            f"{fact}; check the name and the connection, or use a local folder"
-        ) from error
+        raise _cannot_load(name, error) from error
     # transformers builds an empty tokenizer if the tokenizer file is missing.
     if len(tokenizer) <= len(set(tokenizer.all_special_ids)):
         raise InputError("the encoder has no tokenizer; add its tokenizer.json", path=name)
-    if any(key.startswith("pooler.") for key in missing):
-        model.pooler = None  # the pooler's random weights must not be hashed or saved
-    missing = {key for key in missing if not key.startswith("pooler.")}
-    if missing:
-        fact = (
-            f"{len(missing)} weights are missing ({min(missing)}, …); use a complete "
-            f"{config.model_type} checkpoint"
-        )
-        raise InputError(fact, path=name)
+    _check_missing(model, missing, name)
     if name != whole:  # the settings are read from the whole folder, not only from the model's
         model.name_or_path = model.config.name_or_path = whole
     return model, tokenizer
 
 
-def _where(name: str, revision: str | None) -> dict[str, Any]:
+def _place_and_settings(name: str, revision: str | None, beside: str) -> tuple[str, ModelSettings]:
+    """Return the folder or name of the model itself, and the settings of sentence-transformers for
+    loading it; see `read_checkpoint`.
+    """
+    settings = ModelSettings()
+    # Only the main branch of a sentence-transformers model on the hub can have settings for its
+    # model.
+    if not revision:
+        name, settings = model_settings(name)
+    if beside:
+        _, beside_settings = model_settings(beside)
+        config = {**settings.config, **beside_settings.config}
+        settings = replace(beside_settings, config=config)
+    return name, settings
+
+
+def _cannot_load(name: str, error: Exception) -> InputError:
+    """Return the error that reports why a folder, or a name on the hub, cannot be loaded."""
+    if os.path.isdir(name):
+        return InputError(
+            f"not an encoder that transformers can load ({first_line(error)})", path=name
+        )
+    fact = (
+        f"{name!r} is not a local folder, and loading it from the Hugging Face hub failed "
+        f"({first_line(error)})"
+    )
+    return InputError(f"{fact}; check the name and the connection, or use a local folder")
+
+
+def _check_missing(model: PreTrainedModel, missing: set[str], name: str) -> None:
+    """Raise InputError if weights other than those of the pooler are missing, and remove a pooler
+    without weights.
+    """
+    poolers = {key for key in missing if key.startswith("pooler.")}
+    if poolers:
+        # The pooler's random weights must not be hashed or saved.
+        model.pooler = None  # type: ignore[assignment]
+    required = missing - poolers
+    if required:
+        fact = (
+            f"{len(required)} weights are missing ({min(required)}, …); use a complete "
+            f"{model.config.model_type} checkpoint"
+        )
+        raise InputError(fact, path=name)
+
+
+def _where(name: str, revision: str | None) -> _Arguments:
     """Return the arguments of `from_pretrained` that determine where files may come from."""
     local = os.path.isdir(name)
     where = {"local_files_only": not local and unconnected(), "trust_remote_code": bool(TRUST_CODE)}
     return where if local or not revision else {**where, "revision": revision}
 
 
-def _load(name: str, config: Any, arguments: dict[str, Any]) -> tuple[Any, set[str], set[str]]:
+def _load(
+    name: str, config: PretrainedConfig, arguments: _Arguments
+) -> tuple[PreTrainedModel, set[str], set[str]]:
     """Load the encoder part of a model; return it with the names of the weights that are missing or
     unknown.
     """
@@ -120,7 +155,7 @@ def _load(name: str, config: Any, arguments: dict[str, Any]) -> tuple[Any, set[s
         "adapter_kwargs": {"subfolder": "no-adapters"},
         **arguments,
     }
-    auto_class: Any = AutoModel
+    auto_class: type[AutoModel | AutoModelForTextEncoding] = AutoModel
     if type(config) in AutoModelForTextEncoding._model_mapping:
         auto_class = AutoModelForTextEncoding  # loads only the encoder of T5 models
     elif config.is_encoder_decoder:
@@ -132,21 +167,21 @@ def _load(name: str, config: Any, arguments: dict[str, Any]) -> tuple[Any, set[s
     return model, missing, unknown
 
 
-def _load_tokenizer(name: str, where: dict[str, Any]) -> Any:
+def _load_tokenizer(name: str, where: _Arguments) -> PreTrainedTokenizerFast:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(name, **where)
-    if type(tokenizer).__name__ in (
-        "MarianTokenizer",
-        "M2M100Tokenizer",
-    ):  # these have no fast version
+    # These tokenizers have no fast version.
+    if type(tokenizer).__name__ in ("MarianTokenizer", "M2M100Tokenizer"):
         from calque.encoders.sentencepiece_files import fast_tokenizer
 
         return fast_tokenizer(tokenizer)
     return tokenizer
 
 
-def _with_limit(tokenizer: Any, settings: ModelSettings) -> Any:
+def _with_limit(
+    tokenizer: PreTrainedTokenizerFast, settings: ModelSettings
+) -> PreTrainedTokenizerFast:
     """Return the tokenizer after raising its length limit to that of the sentence model, which may
     be larger.
     """
@@ -155,7 +190,7 @@ def _with_limit(tokenizer: Any, settings: ModelSettings) -> Any:
     return tokenizer
 
 
-def read_tokenizer(folder: Path, config: Any) -> Any:
+def read_tokenizer(folder: Path, config: PretrainedConfig) -> PreTrainedTokenizerFast:
     """Load a tokenizer from a folder that contains no model; `config` is the configuration of the
     model.
     """
@@ -196,7 +231,7 @@ def check_complete(folder: Path) -> None:
         raise OutputError(f"{folder}: the encoder was not saved completely ({wrong[0]})")
 
 
-def _without_decoder(config: Any, name: str) -> Any:
+def _without_decoder(config: PretrainedConfig, name: str) -> PretrainedConfig:
     """Return the configuration of an encoder-decoder model after setting its number of decoder
     layers to 0.
     """
@@ -208,21 +243,19 @@ def _without_decoder(config: Any, name: str) -> Any:
         raise SettingError(
             f"{fact}; supported models are T5, Marian, M2M100, NLLB, mBART, BART and Pegasus"
         )
-    config.decoder_layers, config.encoder_layerdrop = (
-        0,
-        0.0,
-    )  # layers skipped by LayerDrop have no hidden states
+    config.decoder_layers = 0
+    config.encoder_layerdrop = 0.0  # layers that LayerDrop skips have no hidden states
     return config
 
 
-def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
+def _drop_decoder(model: PreTrainedModel, missing: set[str], name: str) -> set[str]:
     """Remove the decoder, and return the names of the encoder's missing weights."""
     encoder = model.get_encoder()
     if getattr(encoder, "main_input_name", "input_ids") != "input_ids":
         raise SettingError(
             f"{name} cannot encode text: its encoder requires {encoder.main_input_name}"
         )
-    model.decoder = None
+    model.decoder = None  # type: ignore[assignment]
     computed = {
         f"encoder.{key}.weight"
         for key, part in encoder.named_modules()
@@ -231,7 +264,7 @@ def _drop_decoder(model: Any, missing: set[str], name: str) -> set[str]:
     return {key for key in missing - computed if not key.startswith("decoder.")}
 
 
-def _check_size(config: Any, name: str) -> None:
+def _check_size(config: PretrainedConfig, name: str) -> None:
     """Check that the sizes in the configuration match the weight files; a corrupt configuration
     could exhaust memory.
     """
@@ -301,7 +334,7 @@ def adapter_modules(model: nn.Module) -> list[str]:
     ]
 
 
-def save_model(model: Any, folder: str | PathLike[str]) -> None:
+def save_model(model: PreTrainedModel, folder: str | PathLike[str]) -> None:
     """Call `save_pretrained` without its progress bar; refuse a model with adapters, because the
     file would not be complete.
     """

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -20,7 +21,8 @@ from calque.storage import mapped_array
 from calque.text import Sentence, Sentences, not_a_string
 from calque.vectors import Embeddings
 
-BAR: dict[str, Any] = {"unit": "word", "title": "encode", "scaled": True}
+#: progress bar of encoded words
+word_bar = partial(bar, unit="word", title="encode", scaled=True)
 WINDOW = 4_096  # number of sentences that are sorted by length together
 
 
@@ -56,7 +58,7 @@ def extract(
     data = {layer: mapped_array((offsets[-1], dim), np.float32) for layer in layers}
     covered = np.zeros(offsets[-1], dtype=bool)
     n_truncated_words = n_truncated_sentences = n_empty = 0
-    with bar(int(offsets[-1]), show=progress, **BAR) as counter, torch.inference_mode():
+    with word_bar(int(offsets[-1]), show=progress) as counter, torch.inference_mode():
         for start in range(0, len(sentences), window):
             part = split(sentences[start : start + window])
             n_truncated_words += part.truncated_words
@@ -106,7 +108,13 @@ def word_counts(sentences: Sequence[Sentence | Sequence[str]]) -> np.ndarray:
     )
 
 
-def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Embeddings:
+class Encodes(Protocol):
+    """An encoder; this module cannot import the class `Encoder`, which imports this module."""
+
+    def encode(self, sentences: Sentences, *, progress: bool = False) -> Embeddings: ...
+
+
+def encode_long(encoder: Encodes, texts: Sentences, *, progress: bool = False) -> Embeddings:
     """Return one vector for each word of the texts, which can have any length.
 
     A long text is encoded in overlapping windows. A word in several windows gets the vector of the
@@ -158,7 +166,7 @@ def encode_long(encoder: Any, texts: Sentences, *, progress: bool = False) -> Em
     return Embeddings(data, offsets, covered)
 
 
-def _encoded(encoder: Any, texts: Sentences, progress: bool) -> Embeddings:
+def _encoded(encoder: Encodes, texts: Sentences, progress: bool) -> Embeddings:
     """Encode without the warning about truncated words, because the next window encodes these
     words.
     """

@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, Protocol
 
 from calque.encoders.card_blocks import keep_user_text
 from calque.encoders.sentence_folders import static_folder
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
 from calque.storage import (
+    JsonObject,
     check_links,
     check_temporary,
     json_text,
@@ -88,7 +90,7 @@ _ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...]
 )
 _CAN_BE_NULL = ("max_length", "bidirectional", "mix", "sentence", "settings")
 #: keys of `calque-run.json`, with the types of their values and their description
-_RUN_VALUES: tuple[tuple[tuple[str, ...], Any, str], ...] = (
+_RUN_VALUES: tuple[tuple[tuple[str, ...], UnionType, str], ...] = (
     (
         ("method", "encoder", "encoder_path", "encoder_fingerprint", "towards", "kind", "calque"),
         str | None,
@@ -236,7 +238,7 @@ def holds_encoder(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ENCODER_MARKS)
 
 
-def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
+def read_about(folder: str | PathLike[str]) -> JsonObject:
     """Return the content of `calque.json`, or an empty dictionary if there is no such file."""
     path = Path(folder) / ABOUT_FILE
     if not path.is_file():
@@ -259,7 +261,7 @@ def read_about(folder: str | PathLike[str]) -> dict[str, Any]:
     return about
 
 
-def _check_values(about: Mapping[str, Any], path: Path) -> None:
+def _check_values(about: JsonObject, path: Path) -> None:
     """Check the types of the values that calque's own kinds of encoders write; other kinds may use
     the same keys freely.
     """
@@ -278,7 +280,7 @@ def _check_values(about: Mapping[str, Any], path: Path) -> None:
                 raise InputError(fact, path=path)
 
 
-def read_run(folder: str | PathLike[str]) -> dict[str, Any]:
+def read_run(folder: str | PathLike[str]) -> JsonObject:
     """Return the content of `calque-run.json`, or an empty dictionary if there is no such file.
 
     Raises:
@@ -306,7 +308,7 @@ def read_run(folder: str | PathLike[str]) -> dict[str, Any]:
     }
 
 
-def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
+def write_about(folder: Path, kind: str, about: Mapping[str, object]) -> None:
     """Write `calque.json` with the kind of encoder and the settings that its class needs to open
     the folder.
     """
@@ -316,8 +318,14 @@ def write_about(folder: Path, kind: str, about: Mapping[str, Any]) -> None:
     (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")
 
 
+class HasCard(Protocol):
+    """An encoder that may have a model card; see `Encoder.write_card`."""
+
+    def write_card(self, folder: Path) -> None: ...
+
+
 @contextmanager
-def saving(folder: str | PathLike[str], encoder: Any = None) -> Iterator[Path]:
+def saving(folder: str | PathLike[str], encoder: HasCard | None = None) -> Iterator[Path]:
     """Yield a temporary folder for the files of an encoder, and move it to `folder` at the end of
     the block.
 

@@ -9,11 +9,11 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.encoders import layers as passes
@@ -34,7 +34,7 @@ from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, CalqueWarning, InputError, SettingError, similar_path
 from calque.nn.pooling import word_means
 from calque.offsets import offsets_of
-from calque.storage import json_text
+from calque.storage import JsonObject, json_text
 from calque.text import Sentence, Sentences
 from calque.vectors import map_arrays, write_arrays
 
@@ -42,6 +42,8 @@ Pooling = Literal["last", "first", "mean"]
 POOLINGS = ("last", "first", "mean")
 # arguments that are recorded in `calque.json`
 _OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")
+# configuration keys that only encoder-decoder models have
+_DECODERS = {"decoder_layers", "num_decoder_layers"}
 STANDARD_FILE = "standardization.safetensors"
 # training recomputes activations if they would take more than this number of bytes
 _ACTIVATIONS = 1_000_000_000
@@ -91,7 +93,8 @@ class HuggingFaceEncoder(TrainableEncoder):
     ):
         if pooling not in POOLINGS:
             raise SettingError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
-        self.model, self.tokenizer = model.eval(), tokenizer
+        self.model: PreTrainedModel = model.eval()  # type: ignore[assignment]
+        self.tokenizer = tokenizer
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
         self.pooling, self.precision = pooling, check_precision(precision)
         self.modules: Path | None = None
@@ -236,7 +239,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         Gradients remain bitwise identical. The estimate per subword and layer is 16 vectors of the
         hidden size and 3 of the feed-forward size.
         """
-        model: Any = self.model
+        model = self.model
         trained = torch.is_grad_enabled() and model.training
         if not trained or not getattr(model, "supports_gradient_checkpointing", False):
             return
@@ -375,11 +378,11 @@ class HuggingFaceEncoder(TrainableEncoder):
                 about["base_folder"] = BASE_FOLDER
             write_about(path, "huggingface", about)
 
-    def _record(self, folder: Path) -> dict[str, Any]:
+    def _record(self, folder: Path) -> JsonObject:
         """Return the settings for `calque.json`, and write the means and standard deviations of
         standardised layers.
         """
-        recorded: dict[str, Any] = {key: getattr(self, key) for key in _OPTIONS}
+        recorded: JsonObject = {key: getattr(self, key) for key in _OPTIONS}
         if self.precision == "highest":
             del recorded["precision"]
         if not self.bidirectional:
@@ -392,7 +395,22 @@ class HuggingFaceEncoder(TrainableEncoder):
             recorded["standardized"] = sorted(self.standard)
         return recorded
 
-    def _read_standard(self, folder: Path, about: Mapping[str, Any]) -> Self:
+    def vector_settings(self, about: JsonObject) -> JsonObject | None:
+        if self.standard:  # transformers does not standardise vectors
+            return None
+        settings: JsonObject = {
+            "layer": about["layer"],
+            "n_layers": about["layer"] if about.get("cut") else self.n_layers,
+            "pooling": about["pooling"],
+            "add_prefix_space": bool(self.subwords.needs_space),
+            "decoder": bool(_DECODERS & self.model.config.to_dict().keys()),
+        }
+        languages = self.subwords.languages
+        if languages:
+            settings["language"] = self.tokenizer.convert_ids_to_tokens(languages[""])
+        return settings
+
+    def _read_standard(self, folder: Path, about: JsonObject) -> Self:
         """Read the means and standard deviations from a folder if its `calque.json` lists
         standardised layers.
         """
@@ -417,7 +435,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         cls,
         folder: str | PathLike[str],
         *,
-        about: Mapping[str, Any] | None = None,
+        about: JsonObject | None = None,
         dtype: str | torch.dtype | None = None,
         device: str | torch.device | None = None,
         attention: str | None = None,
@@ -431,18 +449,24 @@ class HuggingFaceEncoder(TrainableEncoder):
         name = fspath(path / BASE_FOLDER if is_standardized else folder)
         _check_folder(name)
         modules = own_modules(name, about)
-        saved_options: dict[str, Any] = {"name": path.resolve().name if path.is_dir() else name}
+        saved_options: dict[str, object] = {"name": path.resolve().name if path.is_dir() else name}
         if modules is not None:
             saved_options["layer"] = -1  # sentence-transformers reads the last layer
         saved_options |= recorded_options(about, path)
         model, tokenizer = read_checkpoint(name, number, attention)
-        model.to(usable_device(device))
+        model.to(usable_device(device))  # type: ignore[arg-type]
         encoder = cls._of(model, tokenizer, {**saved_options, **options}, name)
         encoder.modules = modules
         return encoder._read_standard(path, about)
 
     @classmethod
-    def _of(cls, model: Any, tokenizer: Any, options: Mapping[str, Any], place: str) -> Self:
+    def _of(
+        cls,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerFast,
+        options: Mapping[str, Any],
+        place: str,
+    ) -> Self:
         """Build an encoder from a model and its tokenizer; raise InputError with the path `place`
         if they do not match.
         """
@@ -465,7 +489,7 @@ def _vocabulary_size(model: PreTrainedModel) -> int:
     """Return the number of embeddings. PEFT's wrappers of embeddings have their weights, but no
     `num_embeddings`.
     """
-    table: Any = model.get_input_embeddings()
+    table = cast("nn.Embedding", model.get_input_embeddings())
     return table.num_embeddings if hasattr(table, "num_embeddings") else len(table.weight)
 
 
@@ -482,7 +506,7 @@ def _check_folder(name: str) -> None:
         raise InputError(fact, path=path)
 
 
-def recorded_options(about: Mapping[str, Any], folder: str | PathLike[str]) -> dict[str, Any]:
+def recorded_options(about: JsonObject, folder: str | PathLike[str]) -> JsonObject:
     """Return the encoder's arguments from the content of `calque.json`."""
     if about.get("pooling", "last") not in POOLINGS or not isinstance(about.get("layer", 0), int):
         fact = "invalid layer or pooling; correct the value, or save the encoder again"

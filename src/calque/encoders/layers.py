@@ -6,16 +6,25 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from calque.encoders.batches import WordBatch
 from calque.encoders.numerics import why_not_finite
 from calque.errors import CalqueWarning, InputError, SettingError
+
+if TYPE_CHECKING:
+    from transformers.models.bert.modeling_bert import (
+        BertLayer,
+        BertModel,
+        BertOutput,
+        BertSelfAttention,
+        BertSelfOutput,
+    )
 
 #: model types of `transformers` (`config.model_type`) that have the same layers and embeddings as
 #: BERT
@@ -39,7 +48,7 @@ def find_blocks(model: nn.Module, n_layers: int | None) -> str | None:
     return next(lists, None)
 
 
-def has_segments(model: Any) -> bool:
+def has_segments(model: PreTrainedModel) -> bool:
     """Return whether a model has more than one segment (token type) embedding."""
     known = "token_type_ids" in inspect.signature(model.forward).parameters
     return known and (getattr(model.config, "type_vocab_size", 0) or 0) > 1
@@ -47,28 +56,31 @@ def has_segments(model: Any) -> bool:
 
 # -- forward pass of transformers
 # --------------------------------------------------------------------------------------
-def encoder_of(model: Any) -> Any:
+def encoder_of(model: PreTrainedModel) -> nn.Module:
     """Return the encoder of an encoder-decoder model, or the model itself."""
     both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
     return model.get_encoder() if both else model
 
 
-def all_states(model: Any, batch: WordBatch) -> tuple[Tensor, ...]:
+def all_states(model: PreTrainedModel, batch: WordBatch) -> tuple[Tensor, ...]:
     """Return the hidden states of layers 0 to L as computed by `transformers`, each `[B, T,
     dim]`.
     """
-    model = encoder_of(model)
-    inputs: dict[str, Any] = {"input_ids": batch.input_ids, "attention_mask": batch.attention_mask}
+    encoder = encoder_of(model)
+    inputs: dict[str, Tensor | bool | None] = {
+        "input_ids": batch.input_ids,
+        "attention_mask": batch.attention_mask,
+    }
     if batch.segments is not None:
         inputs["token_type_ids"] = batch.segments
-    if "use_cache" in inspect.signature(model.forward).parameters:
+    if "use_cache" in inspect.signature(encoder.forward).parameters:
         inputs["use_cache"] = False  # the key-value cache is needed only for generation
     with _LOCK:
-        return model(**inputs, output_hidden_states=True).hidden_states
+        return encoder(**inputs, output_hidden_states=True).hidden_states
 
 
 def states_up_to(
-    model: nn.Module, batch: WordBatch, layers: Sequence[int], blocks: str | None
+    model: PreTrainedModel, batch: WordBatch, layers: Sequence[int], blocks: str | None
 ) -> dict[int, Tensor]:
     """Return the hidden states `[B, T, dim]` of the given layers (0 to L) without computing higher
     layers.
@@ -77,11 +89,12 @@ def states_up_to(
     highest requested layer, and a hook records the output of this layer before the final norm. If
     `blocks` is None, all layers are computed.
     """
-    stack: Any = () if blocks is None else model.get_submodule(blocks)
+    stack = [] if blocks is None else cast("nn.ModuleList", model.get_submodule(blocks))
     top = max(1, *layers)
     outputs: list[Tensor] = []
 
-    def keep(module: nn.Module, args: Any, output: Any) -> None:
+    def keep(module: nn.Module, args: object, output: Tensor | tuple[Tensor, ...]) -> None:
+        # Some models return a layer's hidden states in a tuple.
         outputs.append(output[0] if isinstance(output, tuple) else output)
 
     with _LOCK:
@@ -111,7 +124,7 @@ def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
 
 # -- forward pass without padding
 # --------------------------------------------------------------------------------------
-def is_bert_like(model: Any) -> bool:
+def is_bert_like(model: PreTrainedModel) -> bool:
     """Return whether `bert_states` supports a model. The model must be an encoder from `FAMILIES`
     with `sdpa` attention and without additional hooks; gradient checkpointing must be disabled
     during training."""
@@ -123,48 +136,63 @@ def is_bert_like(model: Any) -> bool:
     for layer in layers:
         if layer.training and getattr(layer, "gradient_checkpointing", False):
             return False
-    for part in model.modules():
-        for hook in (*part._forward_hooks.values(), *part._forward_pre_hooks.values()):
-            # transformers itself registers hooks that read the hidden states
-            if hook.__module__ != "transformers.utils.output_capturing":
-                return False
-    return True
+    return not any(_has_other_hooks(part) for part in model.modules())
 
 
-def embedded(model: Any, batches: Sequence[WordBatch]) -> Tensor:
+def _has_other_hooks(module: nn.Module) -> bool:
+    """Return whether a module has forward hooks, such as those of adapters or quantisation, other
+    than the hooks with which transformers itself reads hidden states.
+    """
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    return any(hook.__module__ != "transformers.utils.output_capturing" for hook in hooks)
+
+
+def embedded(model: PreTrainedModel, batches: Sequence[WordBatch]) -> Tensor:
     """Return the differentiable embeddings of all subwords in the batches, without padding, `[N,
     dim]`.
     """
-    width = max(batch.input_ids.shape[1] for batch in batches)
-    padding = getattr(model.config, "pad_token_id", None) or 0
     # All batches are embedded in one call, because each call creates a gradient as large as the
-    # embedding table.
-    margins = [(0, width - batch.input_ids.shape[1]) for batch in batches]
-    ids = []
-    for batch, margin in zip(batches, margins, strict=True):
-        ids.append(F.pad(batch.input_ids, margin, value=padding))
+    # embedding table. They are therefore padded to the same width.
+    width = max(batch.input_ids.shape[1] for batch in batches)
+    pad_id = getattr(model.config, "pad_token_id", None) or 0
+    ids = torch.cat([_widened(batch.input_ids, width, pad_id) for batch in batches])
     segments = None
     if any(batch.segments is not None for batch in batches):
         parts = []
-        for batch, margin in zip(batches, margins, strict=True):
+        for batch in batches:
             part = torch.zeros_like(batch.input_ids) if batch.segments is None else batch.segments
-            parts.append(F.pad(part, margin))
+            parts.append(_widened(part, width, 0))
         segments = torch.cat(parts)
-    x = model.embeddings(input_ids=torch.cat(ids), token_type_ids=segments)
-    if hasattr(model, "embeddings_project"):  # ELECTRA projects embeddings to the hidden size
-        x = model.embeddings_project(x)
-    # Positions of the subwords among those of the embedded batches, which are wider.
+    bert = cast("BertModel", model)
+    x = bert.embeddings(input_ids=ids, token_type_ids=segments)
+    if hasattr(bert, "embeddings_project"):  # ELECTRA projects embeddings to the hidden size
+        x = cast("nn.Module", bert.embeddings_project)(x)
+    return x.reshape(-1, x.shape[-1]).index_select(0, _subword_places(batches, width))
+
+
+def _widened(rows: Tensor, width: int, value: int) -> Tensor:
+    """Pad `[B, T]` on the right to `[B, width]`."""
+    return F.pad(rows, (0, width - rows.shape[1]), value=value)
+
+
+def _subword_places(batches: Sequence[WordBatch], width: int) -> Tensor:
+    """Return the index of each subword, int64 `[N]`, in the flattened concatenation of all batches
+    after they were padded to `width`.
+    """
     places, start = [], 0
     for batch in batches:
         n, length = batch.input_ids.shape
-        inside = torch.arange(n * length, device=x.device) if batch.inside is None else batch.inside
+        inside = batch.inside
+        if inside is None:
+            inside = torch.arange(n * length, device=batch.input_ids.device)
+        # `inside` counts in rows of `length` subwords, the result in rows of `width` subwords.
         places.append(start + inside // length * width + inside % length)
         start += n * width
-    return x.reshape(-1, x.shape[-1]).index_select(0, torch.cat(places))
+    return torch.cat(places)
 
 
 def bert_states(
-    model: Any,
+    model: PreTrainedModel,
     x: Tensor,
     batches: Sequence[WordBatch],
     layers: Sequence[int],
@@ -184,18 +212,11 @@ def bert_states(
     wanted, top, states = set(layers), max(layers), {}
     if 0 in wanted:
         states[0] = x if rows is None else x.index_select(0, rows)
-    sizes = [batch.n_subwords for batch in batches]
-    for number, layer in enumerate(model.encoder.layer[:top], start=1):
-        attention = layer.attention.self
-        queries = attention.query(x).split(sizes)
-        keys = attention.key(x).split(sizes)
-        values = attention.value(x).split(sizes)
-        context = torch.cat(
-            [
-                _attended(attention, *inputs)
-                for inputs in zip(batches, queries, keys, values, strict=True)
-            ]
-        )
+    bert_layers = cast("Sequence[BertLayer]", cast("BertModel", model).encoder.layer)
+    for number, layer in enumerate(bert_layers[:top], start=1):
+        attention = cast("BertSelfAttention", layer.attention.self)
+        context = _context(attention, x, batches)
+        # Attention needs all subwords as keys and values; what follows it works subword by subword.
         if number == top and rows is not None:
             context, x = context.index_select(0, rows), x.index_select(0, rows)
         x = _added(layer.attention.output, context, x)
@@ -206,7 +227,19 @@ def bert_states(
     return states
 
 
-def _attended(attention: Any, batch: WordBatch, *parts: Tensor) -> Tensor:
+def _context(attention: BertSelfAttention, x: Tensor, batches: Sequence[WordBatch]) -> Tensor:
+    """Return the attention output of all batches, `[N, dim]`, from the hidden states `x` of the same
+    shape.
+    """
+    sizes = [batch.n_subwords for batch in batches]
+    queries = attention.query(x).split(sizes)
+    keys = attention.key(x).split(sizes)
+    values = attention.value(x).split(sizes)
+    parts = zip(batches, queries, keys, values, strict=True)
+    return torch.cat([_attended(attention, *part) for part in parts])
+
+
+def _attended(attention: BertSelfAttention, batch: WordBatch, *parts: Tensor) -> Tensor:
     """Return the attention output of one batch, `[N, dim]`, from the queries, keys and values of
     its subwords.
     """
@@ -223,14 +256,14 @@ def _attended(attention: Any, batch: WordBatch, *parts: Tensor) -> Tensor:
     return context if batch.inside is None else context.index_select(0, batch.inside)
 
 
-def _added(part: Any, x: Tensor, residual: Tensor) -> Tensor:
+def _added(part: BertOutput | BertSelfOutput, x: Tensor, residual: Tensor) -> Tensor:
     """Apply a linear layer and dropout, add the residual, and apply LayerNorm."""
     return part.LayerNorm(part.dropout(part.dense(x)) + residual)
 
 
 # -- checks of a model
 # -------------------------------------------------------------------------------------------------
-def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) -> bool:
+def attend_both_ways(model: PreTrainedModel, wanted: bool | None, batch: WordBatch) -> bool:
     """Make a decoder's attention bidirectional or causal (default: as configured), and return
     whether it was made bidirectional.
 
@@ -241,7 +274,7 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
     Raises:
         SettingError: the attention cannot be changed as requested.
     """
-    config: Any = model.config
+    config = model.config
     switched = getattr(config, "is_causal", True) is False
     if wanted is None and not switched:
         return False
@@ -257,10 +290,8 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
             raise SettingError(f"{fact}; omit bidirectional=False, or use a decoder")
         if wanted != causal:  # the attention is as requested already
             return False
-    config.is_causal = not wanted
-    for module in model.modules():
-        if isinstance(getattr(module, "is_causal", None), bool):
-            module.is_causal = not wanted  # type: ignore[assignment]
+    _set_causal(model, not wanted)
+    # Some models ignore the configuration, so the effect is tested.
     if reads_left_to_right(model, batch) == wanted:
         direction = "bidirectional" if wanted else "causal"
         fact = f"the attention of {name} cannot be made {direction}"
@@ -270,7 +301,15 @@ def attend_both_ways(model: nn.Module, wanted: bool | None, batch: WordBatch) ->
     return wanted
 
 
-def reads_left_to_right(model: nn.Module, batch: WordBatch) -> bool:
+def _set_causal(model: PreTrainedModel, is_causal: bool) -> None:
+    """Set the flag that masks later subwords, in the configuration and in all attention modules."""
+    model.config.is_causal = is_causal
+    for module in model.modules():
+        if isinstance(getattr(module, "is_causal", None), bool):
+            module.is_causal = is_causal  # type: ignore[assignment]
+
+
+def reads_left_to_right(model: PreTrainedModel, batch: WordBatch) -> bool:
     """Return whether attention is causal, so that the last subword does not affect the hidden
     states of earlier subwords.
     """
@@ -297,7 +336,7 @@ def _close(states: Tensor, expected: Tensor, tolerance: float = 1e-5) -> bool:
     return torch.allclose(states, expected, rtol=0, atol=tolerance * float(expected.abs().max()))
 
 
-def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
+def examine(model: PreTrainedModel, batch: WordBatch) -> tuple[int, int, bool, bool]:
     """Choose the forward pass of a model, and check the choice on a small batch with padding.
 
     Models from `FAMILIES` use the forward pass without padding if its hidden states equal those of
@@ -337,7 +376,7 @@ def examine(model: nn.Module, batch: WordBatch) -> tuple[int, int, bool, bool]:
     return n, dim, flat, shortened
 
 
-def _check_padding(model: nn.Module, batch: WordBatch, last: Tensor) -> None:
+def _check_padding(model: PreTrainedModel, batch: WordBatch, last: Tensor) -> None:
     """Raise SettingError if the last hidden states of the shortest sentence depend on padding."""
     lengths = _lengths(batch)
     shortest, length = int(lengths.argmin()), int(lengths.min())
@@ -351,7 +390,7 @@ def _check_padding(model: nn.Module, batch: WordBatch, last: Tensor) -> None:
         )
 
 
-def _can_skip_layers(model: nn.Module, batch: WordBatch, states: Sequence[Tensor]) -> bool:
+def _can_skip_layers(model: PreTrainedModel, batch: WordBatch, states: Sequence[Tensor]) -> bool:
     """Return whether the hidden states of a middle layer stay the same if the layers above it are
     skipped.
     """
@@ -376,36 +415,41 @@ def cut_above(
     layers, and if the hidden states of `layer` stay the same, which is tested on `batch`; a final
     norm would change them. Other models are not changed.
     """
-    config: Any = model.config
-    n = 0 if blocks is None else len(model.get_submodule(blocks))  # type: ignore[arg-type]
-    depths = [
-        key for key in ("num_hidden_layers", "encoder_layers") if getattr(config, key, None) == n
-    ]
-    if not 0 < layer < n or "num_hidden_layers" not in depths:
+    n = 0 if blocks is None else len(cast("nn.ModuleList", model.get_submodule(blocks)))
+    is_recorded = getattr(model.config, "num_hidden_layers", None) == n
+    if blocks is None or not 0 < layer < n or not is_recorded:
         yield False
         return
-    # Configuration lists with one value per layer (layer_types, …) are truncated as well.
-    lists = {
-        key: value
-        for key, value in vars(config).items()
-        if isinstance(value, list) and len(value) == n
-    }
     inside = slice(None) if batch.attention_mask is None else batch.attention_mask.bool()
     same = False
     with torch.inference_mode():
         before = all_states(model, batch)[layer]
-    try:
-        with _LOCK, _ended(model, str(blocks), layer):
-            for key, value in lists.items():
-                setattr(config, key, value[:layer])
-            for key in depths:
-                setattr(config, key, layer)
-            with torch.inference_mode(), suppress(Exception):
-                same = _close(all_states(model, batch)[-1][inside], before[inside])
-            if same:
-                yield True
-    finally:
-        for key, value in (dict.fromkeys(depths, n) | lists).items():
-            setattr(config, key, value)
+    with _LOCK, _ended(model, blocks, layer), _shallow(model.config, n, layer):
+        # The code of some models fails with fewer layers.
+        with torch.inference_mode(), suppress(Exception):
+            same = _close(all_states(model, batch)[-1][inside], before[inside])
+        if same:
+            yield True
+    # The block runs with the unchanged model, so the model must be restored before it.
     if not same:
         yield False
+
+
+@contextmanager
+def _shallow(config: PretrainedConfig, n_layers: int, layer: int) -> Iterator[None]:
+    """Reduce a configuration with `n_layers` layers to `layer` layers inside the `with` block."""
+    before: dict[str, int | list] = {}
+    for key in ("num_hidden_layers", "encoder_layers"):
+        if getattr(config, key, None) == n_layers:
+            before[key] = n_layers
+    # Lists with one value per layer, such as layer_types, are truncated as well.
+    for key, value in vars(config).items():
+        if isinstance(value, list) and len(value) == n_layers:
+            before[key] = value
+    try:
+        for key, value in before.items():
+            setattr(config, key, value[:layer] if isinstance(value, list) else layer)
+        yield
+    finally:
+        for key, value in before.items():
+            setattr(config, key, value)

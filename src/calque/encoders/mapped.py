@@ -32,7 +32,7 @@ from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.storage import json_text
+from calque.storage import JsonObject, json_text
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
@@ -128,25 +128,22 @@ class MappedEncoder(Encoder):
         corpus_pairs = list(pairs) if isinstance(pairs, Sequence) else [pairs]
         numbers = sorted(set(base.layer_numbers(layers)))
         moments: dict[str, dict[int, Moments]] = {}
-        counter = bar(sum(map(len, corpora)), unit="pair", title="fit maps", show=progress)
-        for text, linked in zip(corpora, corpus_pairs, strict=True):
-            linked.check(text)
-            if text.side(towards) == "source":
-                text, linked = text.swapped(), linked.swapped()
-            # Several corpora of one language are added to the same moments.
-            lang = text.langs[0]
-            if lang not in moments:
-                moments[lang] = {layer: Moments(base.dim, base.dim) for layer in numbers}
-            for start in range(0, len(text), block):
-                part = text[start : start + block]
-                links = linked.slice(start, start + block) if unit == "words" else None
-                source = base.encode_layers(part.source, numbers)
-                target = base.encode_layers(part.target, numbers)
-                for layer in numbers:
-                    x, y = _paired(source[layer], target[layer], links)
-                    moments[lang][layer].update(x, y)
-                counter.update(len(part))
-        counter.close()
+        n_pairs = sum(map(len, corpora))
+        with bar(n_pairs, unit="pair", title="fit maps", show=progress) as counter:
+            for text, linked in zip(corpora, corpus_pairs, strict=True):
+                linked.check(text)
+                # The moments are those of maps from the other language to `towards`.
+                if text.side(towards) == "source":
+                    text, linked = text.swapped(), linked.swapped()
+                lang = text.langs[0]
+                # Several corpora of one language are added to the same moments.
+                if lang not in moments:
+                    moments[lang] = {layer: Moments(base.dim, base.dim) for layer in numbers}
+                for start in range(0, len(text), block):
+                    part = text[start : start + block]
+                    links = linked.slice(start, start + block) if unit == "words" else None
+                    _add_block(moments[lang], base, part, links)
+                    counter.update(len(part))
         maps: dict[str, dict[int, VectorMap]] = {}
         for lang, by_layer in moments.items():
             maps[lang] = {layer: make().fit_moments(sums) for layer, sums in by_layer.items()}
@@ -156,7 +153,7 @@ class MappedEncoder(Encoder):
         settings = {
             "method": method,
             "unit": unit,
-            "sentence_pairs": sum(map(len, corpora)),
+            "sentence_pairs": n_pairs,
             "pairs": used,
         }
         aligned = cls(base, maps, towards=towards, combine=combine, settings=settings)
@@ -197,7 +194,9 @@ class MappedEncoder(Encoder):
     def stored_words(self, lang: str) -> Sequence[str] | None:
         return self.base.stored_words(lang)
 
-    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
+    def encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
+    ) -> Embeddings:
         """Return one vector per word; every sentence must have a language."""
         wanted = self._layers[-1:] if self.combine == "last" else self._layers
         by_layer = self.encode_layers(sentences, wanted, progress=progress)
@@ -212,7 +211,9 @@ class MappedEncoder(Encoder):
                 data = data / len(wanted)
         return Embeddings(data, first.offsets, first.covered)
 
-    def _encode(self, sentences, layers: list[int], progress: bool) -> dict[int, Embeddings]:
+    def _encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], layers: list[int], progress: bool
+    ) -> dict[int, Embeddings]:
         def mapped(text: Sentences) -> dict[int, Embeddings]:
             maps = self._maps_of(text.lang)  # checks the language before the text is encoded
             by_layer = dict(self.base.encode_layers(text, layers, progress=progress))
@@ -261,7 +262,7 @@ class MappedEncoder(Encoder):
             inner = path / BASE_FOLDER
             self.base.save_whole(inner)
             tensors: dict[str, np.ndarray] = {}
-            map_records: dict[str, dict[str, Any]] = {}
+            map_records: dict[str, dict[str, JsonObject]] = {}
             for lang, by_layer in self.maps.items():
                 map_records[lang] = {}
                 for layer, fitted in by_layer.items():
@@ -295,7 +296,7 @@ class MappedEncoder(Encoder):
         folder: str | PathLike[str],
         base: Encoder | None = None,
         *,
-        about: Mapping[str, Any] | None = None,
+        about: JsonObject | None = None,
         layer: int | None = None,
         dtype: str | torch.dtype | None = None,
         **options: Any,
@@ -327,25 +328,38 @@ class MappedEncoder(Encoder):
             )
             raise InputError(f"{fact}; fit the maps again", path=path)
         # The weights are converted after the fingerprint is checked, because it depends on them.
-        if dtype not in (None, "auto"):
-            parts = base.encoders.values() if isinstance(base, PerLanguage) else [base]
-            for part in parts:
-                if not isinstance(part, TrainableEncoder):
-                    raise SettingError(f"dtype does not apply to {part.name}")
-                part.model.to(dtype=number_type(dtype))
+        number = number_type(dtype)
+        if dtype is not None and isinstance(number, torch.dtype):
+            _convert_weights(base, number)
         if layer is not None:
-            number = base.layer_number(layer)
-            if any(number not in by_layer for by_layer in maps.values()):
-                known = ", ".join(map(str, sorted(next(iter(maps.values())))))
-                raise SettingError(
-                    f"layer must be one of the mapped layers {known} of {base.name}, got {layer}"
-                )
-            maps = {lang: {number: by_layer[number]} for lang, by_layer in maps.items()}
+            maps = _maps_of_layer(maps, base, layer)
             combine = "last"
         return cls(base, maps, towards=towards, combine=combine, settings=settings)
 
 
-def _open_base(folder: Path, about: Mapping[str, Any], options: Mapping[str, Any]) -> Encoder:
+def _convert_weights(base: Encoder, dtype: torch.dtype) -> None:
+    """Convert the weights of an encoder, or of the encoders of several languages, in place."""
+    parts = base.encoders.values() if isinstance(base, PerLanguage) else [base]
+    for part in parts:
+        if not isinstance(part, TrainableEncoder):
+            raise SettingError(f"dtype does not apply to {part.name}")
+        part.model.to(dtype=dtype)
+
+
+def _maps_of_layer(
+    maps: Mapping[str, Mapping[int, VectorMap]], base: Encoder, layer: int
+) -> dict[str, dict[int, VectorMap]]:
+    """Return only the maps of one layer of the base encoder; raise SettingError if there are none."""
+    number = base.layer_number(layer)
+    if any(number not in by_layer for by_layer in maps.values()):
+        known = ", ".join(map(str, sorted(next(iter(maps.values())))))
+        raise SettingError(
+            f"layer must be one of the mapped layers {known} of {base.name}, got {layer}"
+        )
+    return {lang: {number: by_layer[number]} for lang, by_layer in maps.items()}
+
+
+def _open_base(folder: Path, about: JsonObject, options: Mapping[str, Any]) -> Encoder:
     """Load the base encoder of maps with the weights in their saved type."""
     if "pooling" in options:
         raise SettingError(
@@ -368,7 +382,7 @@ def _open_base(folder: Path, about: Mapping[str, Any], options: Mapping[str, Any
 
 
 def _open_maps(
-    folder: Path, records: Mapping[str, Mapping[str, Any]], dim: int
+    folder: Path, records: Mapping[str, Mapping[str, JsonObject]], dim: int
 ) -> dict[str, dict[int, VectorMap]]:
     """Load the maps of an encoder by language and layer; raise ValueError for other shapes than
     `[dim, dim]`.
@@ -390,7 +404,7 @@ def _open_maps(
     return maps
 
 
-def _base_of(folder: Path, about: Mapping[str, Any]) -> tuple[Path, Mapping[str, Any]]:
+def _base_of(folder: Path, about: JsonObject) -> tuple[Path, JsonObject]:
     """Return the folder of the base encoder and the content of its `calque.json`.
 
     Earlier versions wrote the base encoder to the folder itself, and both records to one
@@ -404,6 +418,20 @@ def _base_of(folder: Path, about: Mapping[str, Any]) -> tuple[Path, Mapping[str,
             "the base encoder of the maps is missing; copy the whole folder again", path=inner
         )
     return inner, read_about(inner)
+
+
+def _add_block(
+    moments: Mapping[int, Moments], base: Encoder, text: ParallelCorpus, links: WordPairs | None
+) -> None:
+    """Add the vectors of linked words (or of sentences if `links` is None) to the moments of each
+    layer.
+    """
+    layers = list(moments)
+    source = base.encode_layers(text.source, layers)
+    target = base.encode_layers(text.target, layers)
+    for layer, sums in moments.items():
+        x, y = _paired(source[layer], target[layer], links)
+        sums.update(x, y)
 
 
 def _paired(

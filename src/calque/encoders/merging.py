@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
+from transformers import PreTrainedModel
 
 from calque.encoders.checkpoint import adapter_modules, first_line
 from calque.encoders.layers import find_blocks
@@ -14,14 +15,14 @@ from calque.errors import SettingError
 
 
 @torch.no_grad()
-def merged_model(model: Any) -> Any:
+def merged_model(model: PreTrainedModel) -> PreTrainedModel:
     """Return a copy of a model in which the adapters are merged into the weights, as by PEFT's
     `merge_and_unload`.
 
     Raises:
         SettingError: PEFT cannot merge these adapters.
     """
-    merged = copy.deepcopy(model)
+    merged: Any = copy.deepcopy(model)  # PEFT adds attributes to the model
     (config,) = merged.peft_config.values()
     del merged.peft_config
     if config.layer_replication:
@@ -39,13 +40,13 @@ def merged_model(model: Any) -> Any:
     return merged.requires_grad_(True)
 
 
-def _separate_layers(model: Any) -> None:
+def _separate_layers(model: PreTrainedModel) -> None:
     """Give each layer its own copy of the weights, because adapters would be merged several times
     into weights that replicated layers share."""
     blocks = find_blocks(model, model.config.num_hidden_layers)
     if blocks is None:
         return
-    for layer in model.get_submodule(blocks):
+    for layer in cast("nn.ModuleList", model.get_submodule(blocks)):
         for module in layer.modules():
             for name, weight in list(module.named_parameters(recurse=False)):
                 module.register_parameter(name, nn.Parameter(weight.detach().clone()))
@@ -60,7 +61,7 @@ def _replace(parent: nn.Module) -> None:
         _replace(child)
 
 
-def _unloaded(module: Any) -> Any:
+def _unloaded(module: Any) -> nn.Module:
     """Return the module inside an adapter, with merged weights."""
     if hasattr(module, "unload_and_optionally_merge_module"):
         return module.unload_and_optionally_merge_module(

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from calque.encoders.extraction import word_counts
 from calque.encoders.folder import ABOUT_FILE, open_folder, read_about, saving, write_about
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of, ranges
-from calque.storage import json_text, mapped_array
+from calque.storage import JsonObject, json_text, mapped_array
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -66,7 +66,9 @@ class PerLanguage(Encoder):
         words = encoder.stored_words(lang)
         return encoder.stored_words("") if words is None else words
 
-    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
+    def encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
+    ) -> Embeddings:
         """Return one vector per word; raise SettingError if a language has no encoder."""
         return encode_by_language(
             sentences,
@@ -75,7 +77,9 @@ class PerLanguage(Encoder):
             lambda part: {0: self._of(part.lang).encode(part, progress=progress)},
         )[0]
 
-    def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
+    def _encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], layers: list[int], progress: bool
+    ) -> dict[int, Embeddings]:
         return encode_by_language(
             sentences,
             layers,
@@ -110,7 +114,7 @@ class PerLanguage(Encoder):
         cls,
         folder: str | PathLike[str],
         *,
-        about: Mapping[str, Any] | None = None,
+        about: JsonObject | None = None,
         alike: bool = True,
         **options: Any,
     ) -> Self:
@@ -131,8 +135,15 @@ class PerLanguage(Encoder):
         return cls(encoders, name=name, alike=alike)
 
 
+class HasMaps(Protocol):
+    """An encoder with maps, keyed by language."""
+
+    name: str
+    maps: dict
+
+
 def encode_by_language(
-    sentences: Iterable[Sentence],
+    sentences: Iterable[Sentence | Sequence[str]],
     layers: Sequence[int],
     dim: int,
     encode: Callable[[Sentences], Mapping[int, Embeddings]],
@@ -155,7 +166,9 @@ def encode_by_language(
     return {layer: Embeddings(rows, offsets, covered) for layer, rows in data.items()}
 
 
-def sentences_by_language(sentences: Sequence[Any]) -> list[tuple[Sentences, np.ndarray]]:
+def sentences_by_language(
+    sentences: Sequence[Sentence | Sequence[str]],
+) -> list[tuple[Sentences, np.ndarray]]:
     """Return the sentences of each language with their indices; a plain list of words has the
     language "".
     """
@@ -165,12 +178,14 @@ def sentences_by_language(sentences: Sequence[Any]) -> list[tuple[Sentences, np.
     texts = []
     for lang, lang_places in places.items():
         chosen = [sentences[place] for place in lang_places]
-        words = [getattr(sentence, "words", sentence) for sentence in chosen]
+        words = [
+            sentence.words if isinstance(sentence, Sentence) else sentence for sentence in chosen
+        ]
         texts.append((Sentences.of(words, lang), np.array(lang_places)))
     return texts
 
 
-def check_language(encoder: Any, lang: str) -> None:
+def check_language(encoder: HasMaps, lang: str) -> None:
     """Raise SettingError if the encoder has maps and a sentence has no language."""
     if encoder.maps and not lang:
         fact = (

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from os import PathLike
-from typing import Any, Self
+from typing import Self, cast
 
 import numpy as np
 import torch
 
 from calque.encoders.base import Encoder
 from calque.encoders.folder import encoder_kind, read_about, saving, write_about
-from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.huggingface import HuggingFaceEncoder, Pooling
 from calque.errors import InputError, SettingError, check_number
-from calque.storage import json_text
+from calque.storage import JsonObject, json_text
 from calque.text import Sentence, number_words
 from calque.vectors import Embeddings
 
@@ -46,7 +46,9 @@ class RandomVectors(Encoder):
         about = json_text(["random vectors", self.dim, self.seed])
         return hashlib.blake2b(about.encode(), digest_size=16).hexdigest()
 
-    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
+    def encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
+    ) -> Embeddings:
         word_types, numbers, offsets = number_words(sentences)
         vectors = np.zeros((len(word_types), self.dim), dtype=np.float32)
         for number, word in enumerate(word_types):
@@ -64,7 +66,7 @@ class RandomVectors(Encoder):
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any
+        cls, folder: str | PathLike[str], *, about: JsonObject | None = None, **options: object
     ) -> Self:
         for option in options.keys() - {
             "device",
@@ -93,8 +95,7 @@ def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
         raise SettingError(
             f"{encoder.name} is not a Transformers model; use an encoder without maps"
         )
-    model_class: Any = type(encoder.model)
-    pooling: Any = encoder.pooling
+    model_class = type(encoder.model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = model_class(encoder.model.config)
@@ -102,7 +103,7 @@ def untrained(encoder: Encoder, seed: int = 0) -> HuggingFaceEncoder:
         model,
         encoder.tokenizer,
         layer=encoder.layer or 0,
-        pooling=pooling,
+        pooling=cast("Pooling", encoder.pooling),
         max_length=encoder.max_length,
         name=f"{encoder.name} untrained",
         precision=encoder.precision or "highest",

@@ -8,17 +8,17 @@ import json
 from collections.abc import Mapping
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
 
 from calque.encoders.hub_cache import hub_folder
 from calque.encoders.sentence_settings import ModelSettings, read_model_settings, read_object
 from calque.errors import InputError
+from calque.storage import JsonObject
 
 MODULES_FILE, TOKENIZER_FILE = "modules.json", "tokenizer.json"
 ROOT = ("", ".")  # paths of a model that is in the folder itself
 
 
-def modules_of(folder: Path) -> list[dict[str, Any]]:
+def modules_of(folder: Path) -> list[JsonObject]:
     """Return the modules of a sentence-transformers folder, with the encoder first; the list is
     empty for other folders.
     """
@@ -71,7 +71,7 @@ def modules_folder(name: str) -> Path | None:
     return folder if folder is not None and modules_of(folder) else None
 
 
-def module_kind(module: Mapping[str, Any]) -> str:
+def module_kind(module: Mapping[str, object]) -> str:
     """Return the class name of a module without the import path, which depends on the library's
     version.
 

@@ -9,13 +9,13 @@ the vectors stay equal, or refused with an error. It is never ignored.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 from calque.errors import InputError, SettingError
-from calque.storage import read_json_object
+from calque.storage import JsonObject, read_json_object
 
 LIMIT_FILE, PROMPTS_FILE = "sentence_bert_config.json", "config_sentence_transformers.json"
 #: names of the file next to the model; sentence-transformers reads the first that contains a
@@ -124,8 +124,8 @@ class ModelSettings:
         refused: one message for each setting that calque does not support.
     """
 
-    config: dict[str, Any] = field(default_factory=dict)
-    tokenizer: dict[str, Any] = field(default_factory=dict)
+    config: JsonObject = field(default_factory=dict)
+    tokenizer: JsonObject = field(default_factory=dict)
     max_length: int | None = None
     task_lengths: dict[str, int] = field(default_factory=dict)
     lower: bool = False
@@ -158,6 +158,10 @@ class TextSettings:
     similarity: str = "cosine"
 
 
+#: reads the value of one setting from a file into `ModelSettings`
+_Reader: TypeAlias = Callable[[ModelSettings, object, Path], None]
+
+
 # -- the file next to the model
 # ----------------------------------------------------------------------------------------
 def read_model_settings(folder: Path) -> ModelSettings:
@@ -179,7 +183,7 @@ def read_model_settings(folder: Path) -> ModelSettings:
     return settings
 
 
-def _first_settings(folder: Path) -> tuple[dict[str, Any], Path]:
+def _first_settings(folder: Path) -> tuple[JsonObject, Path]:
     for name in LIMIT_FILES:
         content = read_object(folder / name, {})
         if content:
@@ -187,7 +191,7 @@ def _first_settings(folder: Path) -> tuple[dict[str, Any], Path]:
     return {}, folder / LIMIT_FILE
 
 
-def without_config(content: Mapping[str, Any]) -> dict[str, Any]:
+def without_config(content: JsonObject) -> JsonObject:
     """Return the settings for a model saved by calque, whose own configuration already contains the
     changes.
     """
@@ -199,7 +203,7 @@ def without_config(content: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _set_lengths(settings: ModelSettings, content: Mapping[str, Any], path: Path) -> None:
+def _set_lengths(settings: ModelSettings, content: JsonObject, path: Path) -> None:
     """Set the maximum lengths: `processing_kwargs` overrides `model_max_length`, which overrides
     the older `max_seq_length`.
     """
@@ -223,17 +227,17 @@ def _set_lengths(settings: ModelSettings, content: Mapping[str, Any], path: Path
             settings.task_lengths[task] = _length(f"{task}_length", value, path)
 
 
-def _length(name: str, value: Any, path: Path) -> int:
+def _length(name: str, value: object, path: Path) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise InputError(f"{name} must be a positive integer, got {value!r:.60}", path=path)
     return value
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _read_model(settings: ModelSettings, value: Any, path: Path) -> None:
+def _read_model(settings: ModelSettings, value: object, path: Path) -> None:
     for name, setting in _checked("model_kwargs", value, path).items():
         if name in ("dtype", "torch_dtype"):
             _read_dtype(settings, name, setting)
@@ -243,7 +247,7 @@ def _read_model(settings: ModelSettings, value: Any, path: Path) -> None:
             settings.refused.append(f"model_kwargs.{name} is not supported")
 
 
-def _read_tokenizer(settings: ModelSettings, value: Any, path: Path) -> None:
+def _read_tokenizer(settings: ModelSettings, value: object, path: Path) -> None:
     for name, setting in _checked("processor_kwargs", value, path).items():
         if name == "model_max_length" or (name == "use_fast" and setting is not False):
             continue  # the limit is read by `_set_lengths`
@@ -254,7 +258,7 @@ def _read_tokenizer(settings: ModelSettings, value: Any, path: Path) -> None:
             settings.refused.append(f"processor_kwargs.{name} = {setting!r:.60} is not supported")
 
 
-def _read_config(settings: ModelSettings, value: Any, path: Path) -> None:
+def _read_config(settings: ModelSettings, value: object, path: Path) -> None:
     for name, setting in _checked("config_kwargs", value, path).items():
         is_attribute = name.isidentifier() and not name.startswith("_")
         if name in ("dtype", "torch_dtype"):
@@ -267,7 +271,7 @@ def _read_config(settings: ModelSettings, value: Any, path: Path) -> None:
             settings.refused.append(f"config_kwargs.{name} is not supported")
 
 
-def _read_dtype(settings: ModelSettings, name: str, value: Any) -> None:
+def _read_dtype(settings: ModelSettings, name: str, value: object) -> None:
     dtype = str(value).removeprefix("torch.")
     if dtype in _DTYPES:
         settings.dtype = dtype
@@ -277,12 +281,12 @@ def _read_dtype(settings: ModelSettings, name: str, value: Any) -> None:
         )
 
 
-def _read_attention(settings: ModelSettings, value: Any) -> None:
+def _read_attention(settings: ModelSettings, value: object) -> None:
     if value not in _ATTENTIONS:  # any other name refers to code that would be downloaded
         settings.refused.append(f"attn_implementation {value!r:.60} is not supported")
 
 
-def _read_call(settings: ModelSettings, value: Any, path: Path) -> None:
+def _read_call(settings: ModelSettings, value: object, path: Path) -> None:
     """Read `processing_kwargs`, the arguments of every tokenizer call; only those for text are
     used.
     """
@@ -304,7 +308,7 @@ def _read_call(settings: ModelSettings, value: Any, path: Path) -> None:
         settings.refused.append(f"processing_kwargs.{part} is not supported")
 
 
-def _read_modalities(settings: ModelSettings, value: Any, path: Path) -> None:
+def _read_modalities(settings: ModelSettings, value: object, path: Path) -> None:
     """Check that texts go through the plain forward pass; a chat template would change them."""
     modalities = _checked("modality_config", value, path)
     text = {**_PLAIN_TEXT, **_mapping(modalities.get("text"))}
@@ -316,7 +320,7 @@ def _read_modalities(settings: ModelSettings, value: Any, path: Path) -> None:
         )
 
 
-def _checked(name: str, value: Any, path: Path) -> dict[str, Any]:
+def _checked(name: str, value: object, path: Path) -> JsonObject:
     """Return the settings in a JSON object, except those without effect on vectors."""
     if not isinstance(value, dict):
         raise InputError(f"{name} must be a JSON object, got {value!r:.60}", path=path)
@@ -324,32 +328,33 @@ def _checked(name: str, value: Any, path: Path) -> dict[str, Any]:
     return {key: setting for key, setting in value.items() if key not in ignored}
 
 
-def _read_lower(settings: ModelSettings, value: Any, path: Path) -> None:
+def _read_lower(settings: ModelSettings, value: object, path: Path) -> None:
     if not isinstance(value, bool):
         raise InputError(f"do_lower_case must be true or false, got {value!r:.60}", path=path)
     settings.lower = value
 
 
-def _must_be(name: str, expected: str) -> Any:
-    def read(settings: ModelSettings, value: Any, path: Path) -> None:
+def _must_be(name: str, expected: str) -> _Reader:
+    def read(settings: ModelSettings, value: object, path: Path) -> None:
         if value != expected:
             settings.refused.append(f"{name} must be {expected}, got {value!r:.60}")
 
     return read
 
 
-def _refuse(name: str) -> Any:
-    def read(settings: ModelSettings, value: Any, path: Path) -> None:
+def _refuse(name: str) -> _Reader:
+    def read(settings: ModelSettings, value: object, path: Path) -> None:
         settings.refused.append(f"{name} is not supported")
 
     return read
 
 
-def _skip(settings: ModelSettings, value: Any, path: Path) -> None:
+def _skip(settings: ModelSettings, value: object, path: Path) -> None:
     """Do nothing: the setting is read elsewhere, or has no effect on vectors."""
 
 
-_READERS: dict[str, Any] = {
+#: functions that read one setting each, keyed by its name since version 6
+_READERS: dict[str, _Reader] = {
     "model_kwargs": _read_model,
     "processor_kwargs": _read_tokenizer,
     "config_kwargs": _read_config,
@@ -379,7 +384,7 @@ def read_text_settings(folder: Path) -> TextSettings:
     return parse_text_settings(read_object(path, {}), path)
 
 
-def parse_text_settings(content: Mapping[str, Any], path: Path) -> TextSettings:
+def parse_text_settings(content: Mapping[str, object], path: Path) -> TextSettings:
     """Check the content of `config_sentence_transformers.json`; see `read_text_settings`."""
     known = {
         "__version__",
@@ -410,20 +415,24 @@ def parse_text_settings(content: Mapping[str, Any], path: Path) -> TextSettings:
         settings.default = prompts.get(name, "")
     similarity = content.get("similarity_fn_name")
     if similarity is not None:
-        if not isinstance(similarity, str) or similarity not in _SIMILARITIES:
-            raise InputError(
-                f"similarity_fn_name must be one of {', '.join(_SIMILARITIES)}, got "
-                f"{similarity!r:.60}",
-                path=path,
-            )
-        settings.similarity = similarity
+        settings.similarity = _similarity(similarity, path)
     truncate = content.get("truncate_dim")
     if truncate is not None:
         settings.truncate = _length("truncate_dim", truncate, path)
     return settings
 
 
-def _prompts(prompts: Any, path: Path) -> dict[str, str]:
+def _similarity(name: object, path: Path) -> str:
+    """Return the name of a similarity after checking it."""
+    if not isinstance(name, str) or name not in _SIMILARITIES:
+        raise InputError(
+            f"similarity_fn_name must be one of {', '.join(_SIMILARITIES)}, got {name!r:.60}",
+            path=path,
+        )
+    return name
+
+
+def _prompts(prompts: object, path: Path) -> dict[str, str]:
     if not isinstance(prompts, dict) or not all(
         isinstance(text, str | None) for text in prompts.values()
     ):
@@ -436,7 +445,7 @@ def not_supported(place: Path, fact: str) -> str:
     return f"{place}: {fact}; set the sentence pooling to words, subwords or cls"
 
 
-def read_object(path: Path, otherwise: dict[str, Any] | None = None) -> dict[str, Any]:
+def read_object(path: Path, otherwise: JsonObject | None = None) -> JsonObject:
     """Return the JSON object in a file, or `otherwise` if the file does not exist."""
     if otherwise is not None and not path.is_file():
         return otherwise

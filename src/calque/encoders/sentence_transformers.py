@@ -6,11 +6,11 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.encoders.checkpoint import read_tensors
 from calque.encoders.folder import read_about, write_about
@@ -33,7 +33,7 @@ from calque.encoders.sentence_settings import (
     without_config,
 )
 from calque.errors import InputError, SettingError
-from calque.storage import json_text
+from calque.storage import JsonObject, json_text
 
 #: name and folder of the module that selects a layer other than the last
 LAYER_MODULE = "WeightedLayerPooling"
@@ -72,7 +72,7 @@ class UnitLength(nn.Module):
 
 # -- reading
 # --------------------------------------------------------------------------------------------------
-def own_modules(name: str, about: Mapping[str, Any]) -> Path | None:
+def own_modules(name: str, about: Mapping[str, object]) -> Path | None:
     """Return the local folder with the modules of an encoder's own pooling, or None if there are no
     such modules.
 
@@ -114,7 +114,7 @@ def copy_modules(source: Path, target: Path, *, keep_config: bool = False) -> No
         shutil.copytree(source / place, target / place, dirs_exist_ok=True)
 
 
-def read_recipe(folder: Path, *, task: str | None = None) -> dict[str, Any]:
+def read_recipe(folder: Path, *, task: str | None = None) -> JsonObject:
     """Return the modules of a folder as arguments for `SentencePooling`.
 
     Args:
@@ -142,7 +142,7 @@ def read_recipe(folder: Path, *, task: str | None = None) -> dict[str, Any]:
     }
 
 
-def check_loaded(folder: Path, model: Any) -> None:
+def check_loaded(folder: Path, model: PreTrainedModel) -> None:
     """Check that a model was loaded with the settings of a folder, which may belong to the adapters
     of another model.
 
@@ -216,7 +216,7 @@ def _read_pooling(place: Path) -> tuple[tuple[str, ...], bool]:
     return _pooling_modes(about), not about.get("include_prompt", True)
 
 
-def _pooling_modes(about: Mapping[str, Any]) -> tuple[str, ...]:
+def _pooling_modes(about: JsonObject) -> tuple[str, ...]:
     """Return the pooling modes of a configuration. Before version 6, sentence-transformers saved
     flags instead of names.
     """
@@ -241,7 +241,7 @@ def _check_normalize(place: Path) -> None:
             raise SettingError(not_supported(place, "only sentence vectors can be L2-normalised"))
 
 
-def _check_keys(place: Path, about: Mapping[str, Any], known: set[str]) -> None:
+def _check_keys(place: Path, about: Mapping[str, object], known: set[str]) -> None:
     """Raise SettingError if a module has a setting that calque does not support."""
     unknown = about.keys() - known
     if unknown:
@@ -280,7 +280,7 @@ def _dense(folder: Path) -> list[nn.Module]:
     return [linear, _ACTIVATIONS[activation]()]
 
 
-def _named(module: Mapping[str, Any]) -> str:
+def _named(module: Mapping[str, object]) -> str:
     """Return the name of a module for an error message."""
     return module_kind(module) or str(module.get("type", ""))[:100]
 
@@ -292,7 +292,7 @@ def write_modules(
     *,
     dim: int,
     max_length: int | None,
-    tokenizer: Any = None,
+    tokenizer: PreTrainedTokenizerFast | None = None,
     modes: Sequence[str] = ("mean",),
     after: Iterable[nn.Module] = (),
     lower: bool = False,
@@ -325,7 +325,7 @@ def write_modules(
     _write(folder / "1_Pooling" / "config.json", pooling)
     names += _write_after(folder, list(after), len(names))
     write_list(folder, names)
-    limits: dict[str, Any] = {"max_seq_length": max_length, "do_lower_case": lower}
+    limits: dict[str, object] = {"max_seq_length": max_length, "do_lower_case": lower}
     path = folder / "config.json"
     config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
@@ -335,7 +335,7 @@ def write_modules(
         # Any token works, because padding is masked.
         limits["tokenizer_args"] = {"pad_token": tokenizer.all_special_tokens[-1]}
     _write(folder / LIMIT_FILE, limits)
-    settings: dict[str, Any] = {"prompts": {}, "default_prompt_name": None}
+    settings: dict[str, object] = {"prompts": {}, "default_prompt_name": None}
     if prompt:
         settings = {"prompts": {"text": prompt}, "default_prompt_name": "text"}
     settings["similarity_fn_name"] = "cosine"
@@ -420,7 +420,7 @@ def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
     _write(folder / MODULES_FILE, rows)
 
 
-def _write(path: Path, content: Any) -> None:
+def _write(path: Path, content: object) -> None:
     path.parent.mkdir(exist_ok=True)
     path.write_text(json_text(content, undefined="refuse", indent=2) + "\n", encoding="utf-8")
 

@@ -367,7 +367,9 @@ def sentence_vectors(
     return SentenceVectors(data, covered)
 
 
-def _by_language(sentences: Any, pooling: SentencePooling) -> list[tuple[Sentences, np.ndarray]]:
+def _by_language(
+    sentences: Sentences | Sequence[str | Sequence[str] | Sentence], pooling: SentencePooling
+) -> list[tuple[Sentences, np.ndarray]]:
     """Return the sentences of each language, with the row of each sentence in the result."""
     if isinstance(sentences, Sentences):
         return [(sentences, np.arange(len(sentences)))]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 
+from calque.encoders.base import E
 from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.errors import CalqueWarning, SettingError
@@ -25,11 +25,11 @@ class StandardizedWarning(CalqueWarning):
 
 
 def standardized(
-    encoder: Any,
+    encoder: E,
     texts: Sequence[Sentences],
     layers: Sequence[int] | None,
     wanted: bool | None,
-) -> Any:
+) -> E:
     """Return the encoder with the word vectors of some layers standardised: (x − mean) / standard
     deviation in each dimension.
 

@@ -28,7 +28,7 @@ from calque.maps import VectorMap, about_map, open_map
 from calque.nn.pooling import maxima, means, owners
 from calque.offsets import offsets_of
 from calque.progress import bar
-from calque.storage import json_text, mapped_array
+from calque.storage import JsonObject, json_text, mapped_array
 from calque.text import Sentence, Sentences, number_words
 from calque.text_files import LONGEST_LINE, Flaw, flaw_of_bytes, opened_text
 from calque.vectors import Embeddings, map_arrays, read_rows, write_arrays
@@ -121,7 +121,9 @@ class StaticEncoder(Encoder):
             table = self.tables.get("")
         return None if table is None else table.words
 
-    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
+    def encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
+    ) -> Embeddings:
         """Return one vector per word; out-of-vocabulary words have no vector and are not
         `covered`.
         """
@@ -219,7 +221,7 @@ class StaticEncoder(Encoder):
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any
+        cls, folder: str | PathLike[str], *, about: JsonObject | None = None, **options: object
     ) -> Self:
         """Load a folder that `save` wrote, or a file of word vectors; the vectors in a folder are
         memory-mapped.
@@ -261,7 +263,7 @@ class StaticEncoder(Encoder):
 
 
 def _saved_table(
-    lang: str, words: list[str], matrix: np.ndarray, settings: Mapping[str, Any]
+    lang: str, words: list[str], matrix: np.ndarray, settings: JsonObject
 ) -> WordTable:
     """Return a table that `StaticEncoder.save` wrote."""
     # Files of earlier versions also contain "kind".
@@ -403,7 +405,7 @@ class WordTable:
             known[places] = True
         return vectors, known
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, int]:
         """Return the settings that are saved with the words and the matrix."""
         if self.bucket is None:
             return {}

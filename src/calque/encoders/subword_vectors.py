@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, normalizers
+from tokenizers.normalizers import Normalizer
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerFast
 
@@ -33,7 +34,7 @@ from calque.encoders.subwords import Subwords, flat_ids, stable_text, without_su
 from calque.errors import InputError, SettingError
 from calque.offsets import offsets_of
 from calque.segment import split_spaces
-from calque.storage import json_text
+from calque.storage import JsonObject, json_text
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings
 
@@ -70,13 +71,13 @@ class SubwordVectors(Encoder):
 
     def __init__(
         self,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerFast,
         matrix: Tensor,
         *,
         unit: bool = True,
         name: str = "static",
         texts: Tokenizer | None = None,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, object] | None = None,
     ):
         if len(matrix) < len(tokenizer):
             raise SettingError(
@@ -107,7 +108,9 @@ class SubwordVectors(Encoder):
             torch.from_numpy(ids), self.model.weight, bags, mode="mean"
         )
 
-    def encode(self, sentences: Iterable[Sentence], *, progress: bool = False) -> Embeddings:
+    def encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
+    ) -> Embeddings:
         split = self.subwords.split(sentences)
         means = self._means(split.ids, offsets_of(split.word_lengths)).numpy()
         return Embeddings(means, split.word_offsets, split.covered)
@@ -166,7 +169,7 @@ class SubwordVectors(Encoder):
 
     @classmethod
     def open(
-        cls, folder: str | PathLike[str], *, about: Mapping[str, Any] | None = None, **options: Any
+        cls, folder: str | PathLike[str], *, about: JsonObject | None = None, **options: object
     ) -> Self:
         """Load a folder that `save`, sentence-transformers (`StaticEmbedding`) or model2vec wrote,
         or such a model on the hub.
@@ -188,7 +191,6 @@ class SubwordVectors(Encoder):
             inner = model_folder(root)
             matrix = _matrix(inner)
             whole = about.get("whole_texts", "kind" not in about)
-            tokenizer: Any
             if "kind" in about:
                 tokenizer = PreTrainedTokenizerFast.from_pretrained(root)
             else:
@@ -243,14 +245,12 @@ def _matrix(folder: Path) -> Tensor:
     return matrix
 
 
-def _after_space(tokenizer: Any) -> Any:
+def _after_space(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
     """Return a copy of a tokenizer that puts a space before each text and replaces several spaces
     with one.
     """
-    from tokenizers import Regex, normalizers
-
     copied = copy.deepcopy(tokenizer)
-    steps: list[Any] = [
+    steps: list[Normalizer] = [
         normalizers.Replace(Regex("[ \t]+"), " "),
         normalizers.Strip(),
         normalizers.Prepend(" "),

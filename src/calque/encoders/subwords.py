@@ -19,7 +19,7 @@ from calque.segment import language_parts
 from calque.text import Sentence, Sentences, number_words
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from tokenizers import Encoding, Tokenizer
     from transformers import PreTrainedTokenizerFast
 
 _LOCK = RLock()  # held while settings are changed, because threads may share a tokenizer
@@ -30,7 +30,7 @@ _LANGUAGE = re.compile(r"__(\w+)__|([a-z]{2,3})_[A-Z]{2}|([a-z]{3}_[A-Z][a-z]{3}
 _SCORE = re.compile(r"(?<=[ ,\[:])-?\d+\.\d{13,}(?:e-?\d+)?")
 
 
-def stable_text(backend: Any) -> str:
+def stable_text(backend: Tokenizer) -> str:
     """Return a tokenizer as JSON for hashing. Unigram scores are rounded to 12 digits, because
     their last bit can change when `tokenizers` reads a file."""
     return _SCORE.sub(lambda score: f"{float(score[0]):.12g}", backend.to_str())
@@ -209,8 +209,8 @@ class Subwords:
         ids, _ = flat_ids(encodings)
         owners: list[int] = []  # index of each subword's word
         for number, encoding in enumerate(encodings):
-            word_ids: Any = encoding.word_ids
-            owners += [number * _CHUNK + word for word in word_ids]
+            # Only special tokens have no word, and none were added.
+            owners += [number * _CHUNK + word for word in encoding.word_ids if word is not None]
         owner = np.array(owners, dtype=np.int64)
         special = np.isin(ids, self._special_ids)
         if special.any():  # Unigram vocabularies contain </s> as an ordinary piece
@@ -309,7 +309,7 @@ class Subwords:
         is_single = (split.word_lengths == 1) & ~np.isin(ids, special)
         return np.where(is_single, ids, -1).astype(np.int64)
 
-    def _whole(self, encodings: Sequence[Any], lang: str) -> SplitSentences:
+    def _whole(self, encodings: Sequence[Encoding], lang: str) -> SplitSentences:
         """Convert the tokenizer's encodings of texts; the only "word" of each text is its first
         subword.
         """
@@ -360,7 +360,7 @@ class Subwords:
         return replace(split, segments=flat_types) if flat_types.any() else split
 
 
-def flat_ids(encodings: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
+def flat_ids(encodings: Sequence[Encoding]) -> tuple[np.ndarray, np.ndarray]:
     """Return the concatenated ids of a tokenizer's encodings, int32, and the number of ids of each
     encoding, int64.
     """
@@ -426,7 +426,7 @@ def lowered(backend: Tokenizer, wanted: bool) -> Iterator[None]:
                 backend.normalizer = before  # type: ignore[assignment]
 
 
-def frame_of(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
+def frame_of(tokenizer: PreTrainedTokenizerFast) -> tuple[np.ndarray, np.ndarray]:
     """Return the ids of the special tokens that the tokenizer adds before and after a text, int32,
     as found for a test word.
     """

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
-from typing import Any
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +38,7 @@ class TrainableEncoder(Encoder):
     """
 
     layer: int = 0  # type: ignore[assignment]
-    model: Any
+    model: nn.Module
     budget: int = 1024
     max_length: int | None = None
     padding: float = 2.0
@@ -92,7 +92,7 @@ class TrainableEncoder(Encoder):
             raise SettingError(
                 f"{type(self.model).__name__} has no list of {depth} layers; leave out freeze"
             )
-        layers = list(self.model.get_submodule(blocks))
+        layers = list(cast("nn.ModuleList", self.model.get_submodule(blocks)))
         if not 0 <= n_layers < len(layers):
             raise SettingError(
                 "freeze must be at least 0 and below the encoder's number of layers, "
@@ -120,7 +120,9 @@ class TrainableEncoder(Encoder):
         """
         return self._encode(sentences, [self.layer], progress)[self.layer]
 
-    def _encode(self, sentences: Any, layers: list[int], progress: bool) -> dict[int, Embeddings]:
+    def _encode(
+        self, sentences: Iterable[Sentence | Sequence[str]], layers: list[int], progress: bool
+    ) -> dict[int, Embeddings]:
         with self.reading(layers) as vectors:
             return extract(
                 sentences,
