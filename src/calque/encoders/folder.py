@@ -290,6 +290,14 @@ def read_run(folder: str | PathLike[str]) -> JsonObject:
     if not path.is_file():
         return {}
     record = read_json_object(path, "this file was not written by calque")
+    _check_run(record, path)
+    return {
+        name: value for name, value in record.items() if value is not None or name not in _NOT_NULL
+    }
+
+
+def _check_run(record: JsonObject, path: Path) -> None:
+    """Check the types of the values in `calque-run.json`."""
     for names, types, expected in _RUN_VALUES:
         for name in names:
             if not isinstance(record.get(name), types):
@@ -303,9 +311,6 @@ def read_run(folder: str | PathLike[str]) -> JsonObject:
             raise InputError(
                 "texts must be a list of objects; restore the file as calque wrote it", path=path
             )
-    return {
-        name: value for name, value in record.items() if value is not None or name not in _NOT_NULL
-    }
 
 
 def write_about(folder: Path, kind: str, about: Mapping[str, object]) -> None:

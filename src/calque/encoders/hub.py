@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from os import PathLike
 from pathlib import Path
-from typing import Any
 
 from calque.encoders.card_blocks import CARD_FILE
 from calque.encoders.checkpoint import first_line
@@ -52,7 +51,7 @@ def push(
         InputError: the folder contains no encoder, or its model card is corrupt.
         OutputError: there is no access token, the hub cannot be reached, or it rejects the upload.
     """
-    from huggingface_hub import CommitOperationAdd, HfApi, ModelCard, get_token
+    from huggingface_hub import CommitOperationAdd, HfApi, get_token
     from huggingface_hub.utils import disable_progress_bars, filter_repo_objects
 
     path = Path(folder)
@@ -60,19 +59,7 @@ def push(
         raise InputError(
             "this folder contains no encoder saved by calque or transformers", path=path
         )
-    file = path / CARD_FILE
-    try:
-        card: Any
-        if file.is_file():
-            card, content = ModelCard.load(file), file.read_bytes()
-        else:
-            card = ModelCard(f"# {path.resolve().name}\n")
-            content = str(card).encode()
-    except Exception as error:  # the YAML of a corrupt card raises errors of another library
-        raise InputError(f"not a model card ({first_line(error)})", path=file) from error
-    if license is not None:  # otherwise the card is uploaded as it is
-        card.data.license = license
-        content = str(card).encode()
+    card_text = _card_text(path, license)
     if get_token() is None:
         raise OutputError(
             f"{repo}: there is no token for the Hugging Face hub; run hf auth login, or set "
@@ -88,14 +75,14 @@ def push(
         names = [
             file.relative_to(path).as_posix() for file in sorted(path.rglob("*")) if file.is_file()
         ]
-        names = [*filter_repo_objects(names, ignore_patterns=_NOT_PART)]
         places = _local_places(path)
         files = []
-        for file_name in names:
+        for file_name in filter_repo_objects(names, ignore_patterns=_NOT_PART):
+            # A symbolic link could lead to a file outside the folder.
             if not (path / file_name).is_symlink():
                 content_or_path = _published(path / file_name, places)
                 files.append(CommitOperationAdd(file_name, content_or_path))
-        files.append(CommitOperationAdd(CARD_FILE, _without(places, content.decode()).encode()))
+        files.append(CommitOperationAdd(CARD_FILE, _without(places, card_text).encode()))
         message = message or f"Upload {path.resolve().name} with calque"
         commit = api.create_commit(name, files, commit_message=message, revision=revision)
         return str(commit.commit_url)
@@ -105,6 +92,27 @@ def push(
         raise OutputError(f"{repo}: the upload failed ({first_line(error)}); {remedy}") from error
 
 
+def _card_text(folder: Path, license: str | None) -> str:
+    """Return the text of the model card in a folder, or of a card with only a heading, with the
+    licence if one is given.
+    """
+    from huggingface_hub import ModelCard
+
+    file = folder / CARD_FILE
+    try:
+        if file.is_file():
+            card, text = ModelCard.load(file), file.read_bytes().decode()
+        else:
+            card = ModelCard(f"# {folder.resolve().name}\n")
+            text = str(card)
+    except Exception as error:  # the YAML of a corrupt card raises errors of another library
+        raise InputError(f"not a model card ({first_line(error)})", path=file) from error
+    if license is None:
+        return text  # the card as the user wrote it
+    card.data.license = license  # type: ignore[attr-defined]
+    return str(card)
+
+
 #: keys of JSON files in an encoder's folder whose values can be local paths of other encoders
 _PLACES = ("encoder_path", "place", "beside", "adapted", "base_model_name_or_path")
 
@@ -112,23 +120,27 @@ _PLACES = ("encoder_path", "place", "beside", "adapted", "base_model_name_or_pat
 def _local_places(folder: Path) -> list[str]:
     """Return the local paths of other encoders in the JSON files of a folder, the longest first."""
     paths: set[str] = set()
-
-    def collect(value: Any, key: str = "") -> None:
-        if isinstance(value, dict):
-            for name, inner in value.items():
-                collect(inner, name)
-        elif isinstance(value, list):
-            for inner in value:
-                collect(inner, key)
-        elif isinstance(value, str):
-            is_local = os.path.isabs(value) or value.startswith(("~", ".."))
-            if key in _PLACES and is_local:
-                paths.add(value)
-
     for file in sorted(folder.rglob("*.json")):
         with suppress(OSError, ValueError, RecursionError):
-            collect(json.loads(file.read_text(encoding="utf-8")))
+            for key, text in _texts(json.loads(file.read_text(encoding="utf-8"))):
+                is_local = os.path.isabs(text) or text.startswith(("~", ".."))
+                if key in _PLACES and is_local:
+                    paths.add(text)
     return sorted(paths - {"..", "~", "/"}, key=len, reverse=True)
+
+
+def _texts(value: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each text in parsed JSON with the key of the object that contains it; the texts of a
+    list have the key of the list.
+    """
+    if isinstance(value, str):
+        yield key, value
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(inner, name)
+    if isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, key)
 
 
 def _published(file: Path, places: Sequence[str]) -> Path | bytes:

@@ -91,9 +91,10 @@ def copy_modules(source: Path, target: Path, *, keep_config: bool = False) -> No
             configuration of its own.
     """
     modules = modules_of(source)
-    places = [str(module["path"]) for module in modules[1:]]
     # Modules without parameters may have no folder.
-    places = [place for place in places if (source / place).is_dir()]
+    paths = [str(module["path"]) for module in modules[1:]]
+    places = [path for path in paths if (source / path).is_dir()]
+    # No file is copied through a symbolic link that leads out of the folder.
     for place in places:
         for file in (source / place).rglob("*"):
             check_within(source, file.relative_to(source))
@@ -102,16 +103,21 @@ def copy_modules(source: Path, target: Path, *, keep_config: bool = False) -> No
         shutil.copyfile(source / MODULES_FILE, target / MODULES_FILE)
     else:  # the model is saved to the folder itself
         _write(target / MODULES_FILE, [{**modules[0], "path": ""}, *modules[1:]])
-    for name in LIMIT_FILES:
-        content = read_object(inner / name, {})
-        if content and not keep_config:
-            content = without_config(content)
-        if content:
-            _write(target / name, content)
+    _copy_limits(inner, target, keep_config)
     if (source / PROMPTS_FILE).is_file():
         shutil.copyfile(source / PROMPTS_FILE, target / PROMPTS_FILE)
     for place in places:
         shutil.copytree(source / place, target / place, dirs_exist_ok=True)
+
+
+def _copy_limits(source: Path, target: Path, keep_config: bool) -> None:
+    """Copy the settings next to a model, by default without changes of its configuration."""
+    for name in LIMIT_FILES:
+        content = read_object(source / name, {})
+        if content and not keep_config:
+            content = without_config(content)
+        if content:
+            _write(target / name, content)
 
 
 def read_recipe(folder: Path, *, task: str | None = None) -> JsonObject:
@@ -186,26 +192,42 @@ def _read_modules(folder: Path) -> tuple[tuple[str, ...], list[nn.Module], bool]
         )
     for module in modules[1:]:
         place, class_name = folder / str(module["path"]), module_kind(module)
-        if class_name == "Dropout":
-            continue  # no effect at inference
-        if class_name == LAYER_MODULE and read_about(folder):
-            continue  # calque saved this folder, and reads the layer from calque.json
+        if _is_ignored(class_name, folder):
+            continue
         if class_name == "Pooling" and not modes:
             modes, without_prompt = _read_pooling(place)
-        elif class_name == "Dense" and modes:
-            after += _dense(place)
-        elif class_name == "Normalize" and modes:
-            _check_normalize(place)
-            after.append(UnitLength())
-        else:
+            continue
+        # The other modules operate on sentence vectors, so they must follow the pooling.
+        parts = _read_after(class_name, place) if modes else None
+        if parts is None:
             fact = (
                 f"the module {_named(module) or place.name} is not supported (only Pooling, then "
                 "Dense or Normalize)"
             )
             raise SettingError(not_supported(folder, fact))
+        after += parts
     if not modes:
         raise SettingError(not_supported(folder, f"{MODULES_FILE} lists no Pooling module"))
     return modes, after, without_prompt
+
+
+def _is_ignored(class_name: str, folder: Path) -> bool:
+    """Return whether a module of a folder is not needed: dropout has no effect at inference, and
+    the layer of an encoder that calque saved is in `calque.json`.
+    """
+    return class_name == "Dropout" or (class_name == LAYER_MODULE and bool(read_about(folder)))
+
+
+def _read_after(class_name: str, place: Path) -> list[nn.Module] | None:
+    """Return the modules of PyTorch that compute a module after the pooling; None if it is not
+    supported.
+    """
+    if class_name == "Dense":
+        return _dense(place)
+    if class_name == "Normalize":
+        _check_normalize(place)
+        return [UnitLength()]
+    return None
 
 
 def _read_pooling(place: Path) -> tuple[tuple[str, ...], bool]:
@@ -325,16 +347,7 @@ def write_modules(
     _write(folder / "1_Pooling" / "config.json", pooling)
     names += _write_after(folder, list(after), len(names))
     write_list(folder, names)
-    limits: dict[str, object] = {"max_seq_length": max_length, "do_lower_case": lower}
-    path = folder / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
-        # Every transformers version accepts this key.
-        limits["model_args"] = {"torch_dtype": "float32"}
-    if tokenizer is not None and tokenizer.pad_token is None and tokenizer.all_special_tokens:
-        # Any token works, because padding is masked.
-        limits["tokenizer_args"] = {"pad_token": tokenizer.all_special_tokens[-1]}
-    _write(folder / LIMIT_FILE, limits)
+    _write(folder / LIMIT_FILE, _limits(folder, tokenizer, max_length, lower))
     settings: dict[str, object] = {"prompts": {}, "default_prompt_name": None}
     if prompt:
         settings = {"prompts": {"text": prompt}, "default_prompt_name": "text"}
@@ -349,6 +362,23 @@ def write_modules(
         write_about(folder, about["kind"], about)
 
 
+def _limits(
+    folder: Path, tokenizer: PreTrainedTokenizerFast | None, max_length: int | None, lower: bool
+) -> dict[str, object]:
+    """Return the settings with which sentence-transformers loads the model and its tokenizer as
+    calque does.
+    """
+    limits: dict[str, object] = {"max_seq_length": max_length, "do_lower_case": lower}
+    config = read_object(folder / "config.json", {})
+    if (config.get("dtype") or config.get("torch_dtype") or "float32") != "float32":
+        # Every transformers version accepts this key.
+        limits["model_args"] = {"torch_dtype": "float32"}
+    if tokenizer is not None and tokenizer.pad_token is None and tokenizer.all_special_tokens:
+        # Every token works, because padding is masked.
+        limits["tokenizer_args"] = {"pad_token": tokenizer.all_special_tokens[-1]}
+    return limits
+
+
 def _write_after(folder: Path, parts: list[nn.Module], number: int) -> list[tuple[str, str]]:
     """Write the modules that follow the pooling, and return their folders and class names.
 
@@ -357,24 +387,23 @@ def _write_after(folder: Path, parts: list[nn.Module], number: int) -> list[tupl
     """
     names: list[tuple[str, str]] = []
     while parts:
-        part = parts.pop(0)
+        part, place = parts.pop(0), number + len(names)
         if isinstance(part, UnitLength):
-            names.append((f"{number + len(names)}_Normalize", "Normalize"))
-        elif isinstance(part, nn.Linear):
-            place = f"{number + len(names)}_Dense"
-            # A linear layer and its activation form one module.
-            activation: nn.Module = nn.Identity()
-            if parts and type(parts[0]) in _ACTIVATIONS.values():
-                activation = parts.pop(0)
-            _write_dense(folder / place, part, activation)
-            names.append((place, "Dense"))
-        else:
+            names.append((f"{place}_Normalize", "Normalize"))
+            continue
+        if not isinstance(part, nn.Linear):
             supported = (
                 f"linear layers, each with or without an activation ({', '.join(_ACTIVATIONS)}), "
                 "and UnitLength"
             )
             fact = f"sentence-transformers does not support {type(part).__name__} after the pooling"
             raise SettingError(f"{fact}; use only {supported}")
+        # A linear layer and its activation form one module.
+        activation: nn.Module = nn.Identity()
+        if parts and type(parts[0]) in _ACTIVATIONS.values():
+            activation = parts.pop(0)
+        _write_dense(folder / f"{place}_Dense", part, activation)
+        names.append((f"{place}_Dense", "Dense"))
     return names
 
 

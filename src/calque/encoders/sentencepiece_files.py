@@ -17,6 +17,7 @@ from tokenizers import (
     pre_tokenizers,
     processors,
 )
+from tokenizers.normalizers import Normalizer
 from transformers import PreTrainedTokenizerFast
 from transformers.convert_slow_tokenizer import import_protobuf
 
@@ -48,22 +49,18 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[token] for token in tokens] != list(range(len(tokens))):
         raise InputError("the ids in vocab.json must be consecutive and start at 0")
-    messages: Any = import_protobuf()
-    spm = messages.ModelProto()
+    spm: Any = import_protobuf().ModelProto()  # type: ignore[attr-defined]
     processor = slow.sp_model if languages else slow.spm_source
     spm.ParseFromString(processor.serialized_model_proto())
     norm = spm.normalizer_spec
     backend = Tokenizer(_segmentation_model(spm, vocabulary, tokens))
-    charsmap = norm.precompiled_charsmap
-    steps: list[Any] = [normalizers.Precompiled(charsmap)] if charsmap else []
-    if norm.remove_extra_whitespaces:
-        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
-    backend.normalizer = normalizers.Sequence(steps)
+    backend.normalizer = _normalizer(norm)
     scheme = "always" if norm.add_dummy_prefix else "never"
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     backend.decoder = decoders.Metaspace(prepend_scheme=scheme)
     targets = [token for token in tokens if token.startswith(">>") and token.endswith("<<")]
     backend.add_tokens([AddedToken(token, normalized=False) for token in targets])
+    # The language tokens get the ids after the vocabulary, as in the slow tokenizer.
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in languages])
     special = [(token, backend.token_to_id(token)) for token in ("</s>", first) if token]
     backend.post_processor = processors.TemplateProcessing(
@@ -79,7 +76,17 @@ def fast_tokenizer(slow: Any) -> PreTrainedTokenizerFast:
     )
 
 
-def _segmentation_model(spm: Any, vocabulary: dict[str, int], tokens: list[str]) -> Any:
+def _normalizer(spec: Any) -> Normalizer:
+    """Return the normaliser of `tokenizers` for a `NormalizerSpec` of SentencePiece."""
+    steps: list[Normalizer] = []
+    if spec.precompiled_charsmap:
+        steps.append(normalizers.Precompiled(spec.precompiled_charsmap))
+    if spec.remove_extra_whitespaces:
+        steps += [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+    return normalizers.Sequence(steps)
+
+
+def _segmentation_model(spm: Any, vocabulary: dict[str, int], tokens: list[str]) -> models.Model:
     """Return the Unigram or BPE model of `tokenizers` for a SentencePiece model; `tokens` lists the
     vocabulary by id.
     """

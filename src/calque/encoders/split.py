@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,14 +67,6 @@ class SplitSentences:
         if not parts:
             none = np.zeros(0, np.int32)
             return cls(none, offsets_of(none), offsets_of(none), none, none)
-        segments = None
-        if any(part.segments is not None for part in parts):
-            segments = np.concatenate(
-                [
-                    np.zeros_like(part.ids) if part.segments is None else part.segments
-                    for part in parts
-                ]
-            )
         return cls(
             ids=np.concatenate([part.ids for part in parts]),
             offsets=offsets_of(np.concatenate([part.lengths for part in parts])),
@@ -85,7 +77,7 @@ class SplitSentences:
             empty_words=sum(part.empty_words for part in parts),
             truncated_sentences=sum(part.truncated_sentences for part in parts),
             pad_id=parts[0].pad_id,
-            segments=segments,
+            segments=_joined_segments(parts),
         )
 
     def take(self, numbers: np.ndarray) -> SplitSentences:
@@ -141,3 +133,13 @@ class SplitSentences:
         starts[inner], lengths[inner] = self.word_starts, self.word_lengths
         starts[word_offsets[1:] - 1] = np.diff(self.offsets) - 1  # the first special tokens keep 0
         return replace(self, word_offsets=word_offsets, word_starts=starts, word_lengths=lengths)
+
+
+def _joined_segments(parts: Sequence[SplitSentences]) -> np.ndarray | None:
+    """Return the segments of all subwords, int32 `[n_subwords]`, or None if all are 0."""
+    if all(part.segments is None for part in parts):
+        return None
+    segments = []
+    for part in parts:
+        segments.append(np.zeros_like(part.ids) if part.segments is None else part.segments)
+    return np.concatenate(segments)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import struct
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from io import BufferedIOBase, FileIO
 from itertools import chain
@@ -234,31 +234,34 @@ class StaticEncoder(Encoder):
             return cls({"": read_table(folder)}, name=path.name)
         about = read_about(path) if about is None else about
         try:
-            words = json.loads((path / WORDS_FILE).read_text(encoding="utf-8"))
-            arrays, _ = map_arrays(path / VECTORS_FILE)
-            tables = {
-                lang: _saved_table(lang, words[lang], arrays[f"{lang}.matrix"], settings)
-                for lang, settings in about["tables"].items()
-            }
-            maps = {
-                lang: open_map(record, arrays, f"map.{lang}", path)
-                for lang, record in about["maps"].items()
-            }
-            for name, expected in (("name", str), ("normalise", bool), ("lower", bool)):
-                if not isinstance(about[name], expected):
-                    raise ValueError(f"{name} must be {expected.__name__}, got {about[name]!r:.60}")
-            for table in tables.values():
-                if not all(isinstance(word, str) for word in table.words):
-                    raise ValueError("each word must be a string")
-            encoder = cls(tables, maps=maps, **{name: about[name] for name in _SETTINGS})
-            if encoder.normalise:
-                encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
-                if any(mean.shape != (encoder.word_dim,) for mean in encoder._means.values()):
-                    raise ValueError("each mean must have one number for each dimension")
+            return cls._open_saved(path, about)
         except Exception as error:  # corrupt files can raise many kinds of exceptions
             raise InputError(
                 f"incomplete or invalid vectors ({type(error).__name__}: {error})", path=path
             ) from error
+
+    @classmethod
+    def _open_saved(cls, path: Path, about: JsonObject) -> Self:
+        """Load a folder that `save` wrote; raise any exception if its files are corrupt."""
+        words = json.loads((path / WORDS_FILE).read_text(encoding="utf-8"))
+        arrays, _ = map_arrays(path / VECTORS_FILE)
+        tables = {
+            lang: _saved_table(lang, words[lang], arrays[f"{lang}.matrix"], settings)
+            for lang, settings in about["tables"].items()
+        }
+        maps = {
+            lang: open_map(record, arrays, f"map.{lang}", path)
+            for lang, record in about["maps"].items()
+        }
+        for name, expected in (("name", str), ("normalise", bool), ("lower", bool)):
+            if not isinstance(about[name], expected):
+                raise ValueError(f"{name} must be {expected.__name__}, got {about[name]!r:.60}")
+        encoder = cls(tables, maps=maps, **{name: about[name] for name in _SETTINGS})
+        # The saved means spare a pass over the vectors, which would read the whole file.
+        if encoder.normalise:
+            encoder._means = {lang: np.array(arrays[f"{lang}.mean"]) for lang in tables}
+            if any(mean.shape != (encoder.word_dim,) for mean in encoder._means.values()):
+                raise ValueError("each mean must have one number for each dimension")
         return encoder
 
 
@@ -271,6 +274,8 @@ def _saved_table(
     table = WordTable(words, matrix, **ngram_settings)
     if len(table) > len(matrix):
         raise ValueError(f"{len(table)} words in {lang}, but {len(matrix)} vectors")
+    if not all(isinstance(word, str) for word in table.words):
+        raise ValueError("each word must be a string")
     return table
 
 
@@ -449,14 +454,17 @@ class WordTable:
         """
         if word == _EOS or not self.bucket or not self.maxn:
             return []
-        characters = [character.encode("utf-8", "surrogatepass") for character in f"<{word}>"]
+        characters = []
+        for character in f"<{word}>":
+            encoded = character.encode("utf-8", "surrogatepass")
+            # fastText sign-extends each byte to 32 bits before the XOR.
+            characters.append([byte | 0xFFFFFF00 if byte > 127 else byte for byte in encoded])
         rows, first = [], len(self.words)
         for start in range(len(characters)):
             value = 2166136261  # offset basis of the 32-bit FNV-1a hash
+            # The hash of a longer n-gram continues that of the shorter one with the same start.
             for size in range(1, min(self.maxn, len(characters) - start) + 1):
                 for byte in characters[start + size - 1]:
-                    if byte > 127:
-                        byte |= 0xFFFFFF00  # fastText sign-extends the byte before the XOR
                     value = ((value ^ byte) * 16777619) & 0xFFFFFFFF
                 if size < self.minn or (size == 1 and start in (0, len(characters) - 1)):
                     continue  # the n-gram is too short, or is only the marker < or >
@@ -508,35 +516,48 @@ def _read_table(path: str | PathLike[str], limit: int | None) -> WordTable:
         first = file.readline(LONGEST_LINE)
         fields = first.split()
         if len(fields) == 2 and all(field.isdigit() for field in fields):
-            # The digits are cut, because Python refuses to parse numbers with thousands of them.
-            n, dim = int(fields[0][:19]), int(fields[1][:19])
-            if not (0 < n < 10**18 and 0 < dim <= _MAX_DIMENSIONS):
-                fact = (
-                    f"the header must declare 1 to 10^18 words with 1 to {_MAX_DIMENSIONS:,} "
-                    f"dimensions, got {n} and {dim}"
-                )
-                raise InputError(fact, path=path, line=1)
+            n, dim = _parse_header(fields, path)
             # The binary format has the same header, but float32 numbers contain control characters.
             following: bytes = file.peek(4096)[:4096]  # type: ignore[attr-defined]
             if any(byte < 32 and byte not in b"\t\n\r" for byte in following):
                 return _read_binary(file, path, n, dim, limit)
             return _read_text(file, path, n, dim, limit)
-        if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in first:
-            fact = (
-                "not a word vector file: it must start with `words dimensions`, or with a word and "
-                "its numbers"
-            )
-            raise InputError(fact, path=path, line=1)
-        # One-dimensional vectors do not occur, so the line is a misspelt header or belongs to
-        # another kind of file.
-        if len(fields) == 2:
-            shown = first.strip()[:60].decode("utf-8", "replace")
-            fact = (
-                f"the first line is {shown!r}, expected `words dimensions` (two whole numbers), or "
-                "a word and its numbers"
-            )
-            raise InputError(f"{fact} (at least 2); is this a word vector file?", path=path, line=1)
+        _check_first_line(first, fields, path)
         return _read_text(chain([first], file), path, None, len(fields) - 1, limit)
+
+
+def _parse_header(fields: Sequence[bytes], path: str | PathLike[str]) -> tuple[int, int]:
+    """Return the numbers of words and dimensions in a header."""
+    # The digits are cut, because Python refuses to parse numbers with thousands of them.
+    n, dim = int(fields[0][:19]), int(fields[1][:19])
+    if not (0 < n < 10**18 and 0 < dim <= _MAX_DIMENSIONS):
+        fact = (
+            f"the header must declare 1 to 10^18 words with 1 to {_MAX_DIMENSIONS:,} dimensions, "
+            f"got {n} and {dim}"
+        )
+        raise InputError(fact, path=path, line=1)
+    return n, dim
+
+
+def _check_first_line(line: bytes, fields: Sequence[bytes], path: str | PathLike[str]) -> None:
+    """Raise InputError if the first line of a file without a header is not a word with its
+    numbers.
+    """
+    if not 2 <= len(fields) <= _MAX_DIMENSIONS or b"\0" in line:
+        fact = (
+            "not a word vector file: it must start with `words dimensions`, or with a word and "
+            "its numbers"
+        )
+        raise InputError(fact, path=path, line=1)
+    # One-dimensional vectors do not occur, so the line is a misspelt header or belongs to another
+    # kind of file.
+    if len(fields) == 2:
+        shown = line.strip()[:60].decode("utf-8", "replace")
+        fact = (
+            f"the first line is {shown!r}, expected `words dimensions` (two whole numbers), or "
+            "a word and its numbers"
+        )
+        raise InputError(f"{fact} (at least 2); is this a word vector file?", path=path, line=1)
 
 
 def _read_text(
@@ -636,18 +657,9 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
     `FastText::saveModel`.
     """
 
+    # The file has four parts in this order: arguments, dictionary, words, matrix.
     take = partial(_unpacked, file, path)
-    _, version = take("ii")
-    if version not in (11, 12):
-        raise InputError(
-            f"the version of a fastText model must be 11 or 12, got {version}", path=path
-        )
-    arguments = take("12i")
-    dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
-    take("d")
-    if version == 11 and model == 3:
-        # classifiers of version 11 have no n-grams, although the file contains n-gram lengths
-        maxn = 0
+    dim, bucket, minn, maxn = _read_arguments(take, path)
     entries, n_words, _, _, pruned = take("iiiqq")
     if not (0 < dim < 1 << 20 and 0 <= n_words <= entries and bucket >= 0):
         raise InputError(
@@ -671,17 +683,44 @@ def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable
         raise InputError(
             f"the matrix is {rows} × {columns} for {n_words} words; is the file corrupt?", path=path
         )
+    matrix = _read_matrix(file, path, rows, dim)
+    return WordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)
+
+
+def _read_arguments(
+    take: Callable[[str], tuple[int, ...]], path: str | PathLike[str]
+) -> tuple[int, int, int, int]:
+    """Read the arguments of a fastText model, and return `dim`, `bucket`, `minn` and `maxn`."""
+    _, version = take("ii")
+    if version not in (11, 12):
+        raise InputError(
+            f"the version of a fastText model must be 11 or 12, got {version}", path=path
+        )
+    # dim, ws, epoch, minCount, neg, wordNgrams, loss, model, bucket, minn, maxn, lrUpdateRate
+    arguments = take("12i")
+    dim, model, bucket, minn, maxn = arguments[0], arguments[7], *arguments[8:11]
+    take("d")  # the threshold of subsampling
+    if version == 11 and model == 3:
+        # classifiers of version 11 have no n-grams, although the file contains n-gram lengths
+        maxn = 0
+    return dim, bucket, minn, maxn
+
+
+def _read_matrix(
+    file: BufferedIOBase, path: str | PathLike[str], rows: int, dim: int
+) -> np.ndarray:
+    """Return the matrix at the file's position, float32 `[rows, dim]`; it is memory-mapped if the
+    file is not compressed, so that only used rows are read.
+    """
     try:
         is_uncompressed = isinstance(getattr(file, "raw", None), FileIO)
-        if is_uncompressed:  # memory-map the matrix, so that only used rows are read
-            matrix = np.memmap(path, "<f4", "r", file.tell(), (rows, dim))
-        else:
-            matrix = np.frombuffer(file.read(rows * dim * 4), dtype="<f4").reshape(rows, dim)
+        if is_uncompressed:
+            return np.memmap(path, "<f4", "r", file.tell(), (rows, dim))
+        return np.frombuffer(file.read(rows * dim * 4), dtype="<f4").reshape(rows, dim)
     except ValueError as error:
         raise InputError(
             "the fastText model is truncated; was the file copied completely?", path=path
         ) from error
-    return WordTable(words, matrix, bucket=bucket, minn=minn, maxn=maxn)
 
 
 def _unpacked(file: BufferedIOBase, path: str | PathLike[str], layout: str) -> tuple:
