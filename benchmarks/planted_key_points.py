@@ -106,8 +106,7 @@ class World:
                     second[piece] = moved(meant)
         return cls(words, names, particles, (first, second))
 
-    # -- sentences
-    # ----------------------------------------------------------------------------------------------
+    # -- sentences ---------------------------------------------------------------------------------
     def sentence(self, rng: np.random.Generator) -> list[Word]:
         """Return a random sentence of the first language; only determiners can occur twice."""
         nouns = iter(rng.choice(self.words["noun"], 3, replace=False))
@@ -266,8 +265,7 @@ class PlantedEncoder(Encoder):
         return cls(vectors, noise=about["noise"], lang=about["lang"])
 
 
-# -- scores
-# --------------------------------------------------------------------------------------------------
+# -- scores ----------------------------------------------------------------------------------------
 def f1_of(found: set, truth: set) -> dict[str, float]:
     """Return precision, recall and F1 of found items against gold items."""
     right = len(found & truth)
@@ -298,8 +296,7 @@ def bleu(orders: Sequence[Sequence[int]], gold: Sequence[Sequence[int]], n: int 
     return float(np.exp(np.log(right / there).mean() - short))
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 def write_world(
     folder: Path,
     *,

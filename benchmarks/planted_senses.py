@@ -151,8 +151,7 @@ def supervised(
     return [str(k) for k in labels[1]], [str(k) for k in found]
 
 
-# -- agreement of induced and gold senses
-# ---------------------------------------------------------------------
+# -- agreement of induced and gold senses ----------------------------------------------------------
 def score_found(
     text: Sequence[Words],
     truth: Sequence[Words],

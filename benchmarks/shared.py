@@ -18,8 +18,7 @@ from calque.pairs import WordPairs
 from calque.text import ParallelCorpus
 
 
-# -- text and encoders
-# -------------------------------------------------------------------------------------------------
+# -- text and encoders -----------------------------------------------------------------------------
 def made_up_text(
     n: int, *, langs: tuple[str, str] = ("en", "de"), seed: int = 0
 ) -> tuple[ParallelCorpus, WordPairs]:
@@ -122,8 +121,7 @@ def read(options: argparse.Namespace) -> tuple[Any, ParallelCorpus, WordPairs]:
     return encoder, corpus.take(kept), links
 
 
-# -- plain loops over padded batches
-# -----------------------------------------------------------------------------------
+# -- plain loops over padded batches ---------------------------------------------------------------
 def batches(texts: Sequence[Sequence[str]], size: int, *, by_length: bool) -> list[list[int]]:
     """Split texts into batches, in text order or sorted by number of words."""
     order = (
@@ -177,8 +175,7 @@ def linked(pairs: WordPairs) -> dict[int, list[tuple[int, int]]]:
     return links
 
 
-# -- measuring
-# --------------------------------------------------------------------------------------------------
+# -- measuring -------------------------------------------------------------------------------------
 def timed(work: Callable[[], object]) -> np.ndarray:
     """Return the wall time and processor time of a call, in seconds."""
     start = np.array([time.perf_counter(), time.process_time()])

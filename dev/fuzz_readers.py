@@ -50,8 +50,7 @@ PAIRS = [
 ] * 3
 
 
-# -- mutations
-# --------------------------------------------------------------------------------------------------
+# -- mutations -------------------------------------------------------------------------------------
 STRANGE = (
     b"\xff",
     b"\xed\xa0\x80",
@@ -261,8 +260,7 @@ def damaged(rng: random.Random, name: str, data: bytes) -> bytes:
     return data
 
 
-# -- readers
-# --------------------------------------------------------------------------------------------------
+# -- readers ---------------------------------------------------------------------------------------
 class Reader(NamedTuple):
     files: (
         dict[str, str] | Callable[[Path], object]
@@ -545,8 +543,7 @@ def readers() -> dict[str, Reader]:
     }
 
 
-# -- commands
-# --------------------------------------------------------------------------------------------------
+# -- commands --------------------------------------------------------------------------------------
 COMMANDS = (
     "words train.tsv --langs en de --out new --model hmm --symmetrize union --seed 1 --limit 9 "
     "--tables tables",
@@ -730,8 +727,7 @@ def command(folder: Path, rng: random.Random | None) -> object:
     return None
 
 
-# -- running
-# --------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------
 def attempt(reader: Reader, valid: Path, place: Path, name: str, seed: int) -> tuple[str, str]:
     """Corrupt a file (unless the seed is −1), read the files, and return "refused", "accepted" or
     "failed", and a reason.

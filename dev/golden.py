@@ -43,8 +43,8 @@ NOISE = (
     (r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d)?( UTC)?", "DATE"),
     (r"http://127\.0\.0\.1:\d+/", "http://HOST/"),
 )
-# : matches times in messages and on report pages, and hashes of result files, because result files
-# contain times
+#: matches times in messages and on report pages, and hashes of result files, because result files
+#: contain times
 TIMES_IN_TEXT = re.compile(
     r"(?<![\w.])\d[\d.,]* ?(s|ms|seconds)\b|seconds</dt><dd>[^<]*|(\"|&#34;)seconds\2: (\{[^}]*\}|[\d.]+)"
     r"|(?<=^- )seconds: .*|\b[0-9a-f]{64}\b",
@@ -56,8 +56,7 @@ BARS = re.compile(r"\d%\||/s\]|\[\d\d:\d\d")
 LARGEST = 300_000
 PATIENCE = 300  # seconds after which a command counts as hanging
 
-# -- steps
-# --------------------------------------------------------------------------------------------------
+# -- steps -----------------------------------------------------------------------------------------
 WORDS = {
     "<align>": "align @in/train.tsv --langs en de --encoder mini --towards en --out out",
     "<dict>": "align --dictionary @in/dict.tsv --langs en de --encoder mini --towards en --out out",
@@ -229,8 +228,7 @@ def needed(commands: list[str], known: dict[str, list[str]]) -> list[str]:
     return list(dict.fromkeys(name for name in named if name in known))
 
 
-# -- inputs
-# --------------------------------------------------------------------------------------------------
+# -- inputs ----------------------------------------------------------------------------------------
 def plant(folder: Path, source: Path) -> None:
     """Write the inputs: parts of the sample text, with labels that depend on the spelling so that
     models can learn them.
@@ -375,8 +373,7 @@ def _part_of_speech(word: str) -> str:
     return "PROPN" if word[0].isupper() else "VERB" if word.endswith(("ed", "s", "t")) else "NOUN"
 
 
-# -- running
-# --------------------------------------------------------------------------------------------------
+# -- running ---------------------------------------------------------------------------------------
 def give(
     arguments: list[str],
     out: Path,
@@ -445,8 +442,7 @@ def perform(name: str, commands: list[str], folder: Path, source: Path) -> dict[
     }
 
 
-# -- record of a step
-# --------------------------------------------------------------------------------------------------
+# -- record of a step ------------------------------------------------------------------------------
 class Shown:
     """Output and files of a step, with paths, times and hashes of code removed."""
 
@@ -541,8 +537,7 @@ def timeless(value: Any) -> Any:
     return [timeless(inner) for inner in value] if isinstance(value, list) else value
 
 
-# -- differences
-# --------------------------------------------------------------------------------------------------
+# -- differences -----------------------------------------------------------------------------------
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e-?\d+)?")
 
 
@@ -683,8 +678,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], only: list[str], allowed: 
     return len(scores) + len(wording)
 
 
-# -- commands
-# --------------------------------------------------------------------------------------------------
+# -- commands --------------------------------------------------------------------------------------
 def run(wanted: dict[str, list[str]], folder: Path, source: Path, jobs: int) -> dict[str, Any]:
     """Run up to `jobs` steps in parallel, each after the steps whose files it reads, and return the
     record of each step.

@@ -262,8 +262,7 @@ _RESULTS = "".join(
 )
 
 
-# -- contents of a folder
-# --------------------------------------------------------------------------------------------
+# -- contents of a folder --------------------------------------------------------------------------
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the contents of all files below the folder, without times, keyed by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -313,8 +312,7 @@ def members(group: int) -> list[int]:
     return found
 
 
-# -- running and killing
-# ---------------------------------------------------------------------------------------------
+# -- running and killing ---------------------------------------------------------------------------
 def compiled(folder: Path) -> Path | None:
     """Compile the library that lets system calls fail; return None if this is not possible here."""
     compiler, path = shutil.which("cc"), folder / "faults.so"

@@ -61,8 +61,7 @@ _DECIMAL = re.compile(r"[\d.]+")
 _FIELD = re.compile(r"<([^<>\n]+)>")
 
 
-# -- cells
-# --------------------------------------------------------------------------------------------------
+# -- cells -----------------------------------------------------------------------------------------
 class Cells:
     """Cells of all files in a folder, by key. Files are read when they are first needed."""
 
@@ -169,8 +168,7 @@ def _of_record(record: Mapping[str, Any], part: str) -> Number | str | None:
     return Number(value, "record", (), whole=isinstance(value, int), digits=decimals)
 
 
-# -- blocks
-# --------------------------------------------------------------------------------------------------
+# -- blocks ----------------------------------------------------------------------------------------
 Block = Callable[[Cells], str]
 
 
@@ -274,8 +272,7 @@ def output(name: str, lines: int | None = None) -> Block:
     return lambda cells: "\n".join(["```", *cells.text(name).splitlines()[:lines], "```"])
 
 
-# -- documents
-# --------------------------------------------------------------------------------------------------
+# -- documents -------------------------------------------------------------------------------------
 PLOT = ROOT / "docs" / "images" / "gemma.svg"
 
 
@@ -319,8 +316,7 @@ def differences(cells: Cells, paths: Iterable[Path]) -> Iterator[str]:
         )
 
 
-# -- result files
-# --------------------------------------------------------------------------------------------------
+# -- result files ----------------------------------------------------------------------------------
 #: metrics of each file whose means over languages have intervals in a document; these intervals are
 #: computed from the bootstrap samples of all languages
 WITH_SAMPLES = {
@@ -454,8 +450,7 @@ PARSERS: Mapping[str, Callable[[str], Iterator[dict[str, Any]]]] = {
 }
 
 
-# -- tables of the documents
-# --------------------------------------------------------------------------------------------------
+# -- tables of the documents -----------------------------------------------------------------------
 _GEMMA = {
     "as published": "base",
     "standardised": "standardized 2k",
@@ -727,8 +722,7 @@ BLOCKS: Mapping[str, Block] = {
 }
 
 
-# -- the plot of README.md
-# --------------------------------------------------------------------------------------------------
+# -- the plot of README.md -------------------------------------------------------------------------
 _BARS = {
     "as published": ("base", "#b8bdc6"),
     "standardised, no training": ("standardized 2k", "#6fa8a8"),

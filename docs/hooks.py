@@ -100,8 +100,7 @@ def notebook(content: dict, name: str) -> str:
     )
 
 
-# -- the command line
-# ------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 def commands() -> str:
     """Return the reference of all commands, generated from their declarations."""
     from calque.cli.parser import common_options

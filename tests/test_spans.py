@@ -44,8 +44,7 @@ def parts(tag):
     return (tag[0], tag.partition("-")[2]) if tag != "O" else ("O", "")
 
 
-# -- conlleval.pl of the CoNLL-2000 shared task in Python
-# --------------------------------------------------------------
+# -- conlleval.pl of the CoNLL-2000 shared task in Python ------------------------------------------
 def end_of_chunk(prev_tag, tag, prev_type, type_):
     return (prev_tag, tag) in {("B", "B"), ("B", "O"), ("I", "B"), ("I", "O")} or (
         prev_tag != "O" and prev_type != type_

@@ -52,8 +52,7 @@ def full(*arguments, **named):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-# -- atomic files
-# --------------------------------------------------------------------------------------------------
+# -- atomic files ----------------------------------------------------------------------------------
 def test_a_file_appears_only_when_complete_and_a_failure_leaves_no_file(tmp_path):
     path = tmp_path / "new" / "file"
     with whole(path) as part:
@@ -130,8 +129,7 @@ def test_appending_lines_writes_all_of_them_or_none(tmp_path):
     assert names(tmp_path) == ["results.jsonl"]
 
 
-# -- what belongs to the user
-# ------------------------------------------------------------------------------------------
+# -- what belongs to the user ----------------------------------------------------------------------
 def victim_file(place, tmp_path):
     (tmp_path / "victim").write_text("mine")
     place.symlink_to(tmp_path / "victim")
@@ -287,8 +285,7 @@ def test_the_error_for_a_folder_without_files_does_not_name_another_process():
         pass
 
 
-# -- interruptions
-# --------------------------------------------------------------------------------------------------
+# -- interruptions ---------------------------------------------------------------------------------
 def interrupted_write(error):
     """Raise the error of a library that was interrupted while it wrote a file."""
     try:
@@ -313,8 +310,7 @@ def test_an_interruption_while_writing_is_not_reported_as_a_failed_write(
     assert run(capsys, "words") == (130, "", "calque: interrupted\n")
 
 
-# -- disk space of mapped files
-# ----------------------------------------------------------------------------------------
+# -- disk space of mapped files --------------------------------------------------------------------
 def test_space_is_allocated_when_a_file_is_created(tmp_path):
     """Without allocation, writing to mapped memory on a full disk would kill the process."""
     with filling(tmp_path / "x", {"a": ((300_000,), np.float64)}):
@@ -330,8 +326,7 @@ def test_a_full_disk_does_not_change_the_old_arrays(tmp_path, monkeypatch):
     np.testing.assert_array_equal(map_arrays(tmp_path / "x")[0]["a"], np.arange(3.0))
 
 
-# -- JSON
-# --------------------------------------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------
 def no_constant(name):
     raise AssertionError(f"JSON has no {name}")
 
@@ -442,8 +437,7 @@ def test_the_check_finds_writers_of_json(source):
     assert not [*json_writers("import json\njson.loads('1')")]
 
 
-# -- errors raised by libraries
-# ----------------------------------------------------------------------------------------
+# -- errors raised by libraries --------------------------------------------------------------------
 def caused():
     try:
         full()
@@ -504,8 +498,7 @@ def test_a_full_disk_is_recognised_among_the_causes_of_an_error():
         assert unwritten(other) is None
 
 
-# -- the command line
-# --------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -542,8 +535,7 @@ def test_standard_output_to_a_full_device_raises_an_error():
     assert ended.stderr == "calque: error: standard output: no space left on the disk\n"
 
 
-# -- arrays of word vectors
-# --------------------------------------------------------------------------------------------
+# -- arrays of word vectors ------------------------------------------------------------------------
 def test_mapped_arrays_are_zeros_in_memory_or_in_a_temporary_file(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     held, mapped = mapped_array((125,), np.float64, 1000), mapped_array((126, 3), np.float64, 1000)

@@ -100,8 +100,7 @@ def file_of(target: str) -> Path:
     )
 
 
-# -- names in files
-# --------------------------------------------------------------------------------------------------
+# -- names in files --------------------------------------------------------------------------------
 class Permission:
     """Permission granted within a block, as in `with TRUST_CODE.given(): …`; its truth value is
     True inside the block.

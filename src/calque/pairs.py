@@ -140,8 +140,7 @@ class WordPairs:
         sentence, source, target = np.array(flat, dtype=np.int64).reshape(-1, 3).T
         return cls(sentence, source, target, n_sentences=n)
 
-    # -- selection
-    # -------------------------------------------------------------------------------------------
+    # -- selection ---------------------------------------------------------------------------------
     def select(self, chosen: np.ndarray) -> WordPairs:
         """Return the links selected by a boolean mask or by sorted indices; sentence numbers do not
         change.
@@ -270,8 +269,7 @@ class WordPairs:
             raise InputError(fact, path=path, line=sentence + 1)
         return self
 
-    # -- Pharaoh files
-    # ---------------------------------------------------------------------------------------
+    # -- Pharaoh files -----------------------------------------------------------------------------
     def pharaoh_lines(self, *, posteriors: bool = False, one_based: bool = False) -> Iterator[str]:
         """Yield one line per sentence pair: `i-j` is a sure link, `i?j` a possible link, and a
         suffix `:p` the posterior.

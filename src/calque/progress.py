@@ -55,8 +55,7 @@ def bar(
     )
 
 
-# -- watching the bars
-# -------------------------------------------------------------------------------------------------
+# -- watching the bars -----------------------------------------------------------------------------
 #: function that is called with the title of a bar, the number of finished items, and the number of
 #: all items
 Watch = Callable[[str, int, int | None], None]

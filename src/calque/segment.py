@@ -35,8 +35,7 @@ _SHORT = 32  # maximum length, in characters, of chunks that are cached
 # maximum length, in characters, of chunks that are searched for URLs and similar patterns
 _LONG = 256
 
-# -- languages
-# -----------------------------------------------------------------------------------------------
+# -- languages -------------------------------------------------------------------------------------
 # ISO 639-3 codes and a few older codes, each followed by its ISO 639-1 code. Some members of
 # macrolanguages occur in test sets and are listed with the code of the macrolanguage.
 _THREE = (
@@ -95,8 +94,7 @@ def language_parts(lang: str) -> list[str]:
     return ["zh" if base == "yue" else FORMER.get(base, base), *rest]
 
 
-# -- scripts without spaces
-# ----------------------------------------------------------------------------------
+# -- scripts without spaces ------------------------------------------------------------------------
 _SCRIPTS = {"zh": r"\p{Han}〻", "ja": r"\p{Han}\p{Hiragana}\p{Katakana}ー〻", "th": r"\p{Thai}"}
 _BUDOUX = {"zh-hant": "zh-hant", "ja": "ja_word", "th": "th"}
 
@@ -116,8 +114,7 @@ def _cutter(language: str) -> Callable[[str], list[str]] | None:
     return importlib.import_module("budoux").Parser(model).parse
 
 
-# -- the rules
-# -----------------------------------------------------------------------------------------------
+# -- the rules -------------------------------------------------------------------------------------
 # Characters that never occur in words: control characters, byte order mark, soft hyphen, zero-width
 # and bidirectional marks.
 _UNSEEN = r"\s\p{Cc}\u00AD\u061C\u180E\u200B-\u200F\u2028-\u202E\u2060-\u206F\uFEFF\uFFF9-\uFFFB"

@@ -30,8 +30,7 @@ from calque.errors import SettingError, did_you_mean
 _LARGEST = 2**63 - 1
 
 
-# -- types
-# --------------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Range:
     """Range of allowed values of a finite number, as in `Annotated[float, Range(-1, 1)]`.
@@ -79,8 +78,7 @@ Files = str | Sequence[str]
 Label = NewType("Label", str)  # a string that may be empty
 
 
-# -- declarations
-# --------------------------------------------------------------------------------------------------
+# -- declarations ----------------------------------------------------------------------------------
 #: Role of a setting. An "identity" setting determines the result, so a checkpoint or a result with
 #: another value is a different one. A "run" setting determines how a run is carried out, for example
 #: its memory use; it is not recorded. A "description" is recorded, but does not affect the result.
@@ -287,8 +285,7 @@ def _unbounded(wanted: Any) -> Any:
     return generic[tuple(map(_unbounded, parts))]
 
 
-# -- checks of values
-# --------------------------------------------------------------------------------------------------
+# -- checks of values ------------------------------------------------------------------------------
 def check(
     where: str, settings: Mapping[str, Any], known: Mapping[str, Any], what: str = ""
 ) -> None:

@@ -68,8 +68,7 @@ WORDS = pa.list_(pa.string())
 _PATIENCE = 7 * 86_400  # maximum time in seconds to wait for a lock
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 @contextmanager
 def whole(path: str | PathLike[str]) -> Iterator[Path]:
     """Write a file atomically: the block writes a temporary file, which replaces `path` at the end
@@ -521,8 +520,7 @@ def failure(path: str | PathLike[str], reason: str) -> OutputError:
     return OutputError(f"{finished(path)}: {reason}")
 
 
-# -- JSON
-# --------------------------------------------------------------------------------------------------
+# -- JSON ------------------------------------------------------------------------------------------
 def read_json_object(path: Path, fact: str) -> JsonObject:
     """Read a file that must contain a JSON object.
 
@@ -612,8 +610,7 @@ def _replaced(value: float, undefined: str, place: tuple[str, ...]) -> str | Non
     return str(float(value)) if undefined == "name" else None
 
 
-# -- arrays of word vectors
-# --------------------------------------------------------------------------------------------
+# -- arrays of word vectors ------------------------------------------------------------------------
 def mapped_array(
     shape: Sequence[int], dtype: np.typing.DTypeLike, small: int | None = None
 ) -> np.ndarray:
@@ -636,8 +633,7 @@ def mapped_array(
         return np.zeros(shape, dtype)
 
 
-# -- Arrow
-# --------------------------------------------------------------------------------------------------
+# -- Arrow -----------------------------------------------------------------------------------------
 def from_words(sentences: Iterable[Sequence[str]]) -> pa.Array:
     """Convert sentences to an Arrow array of lists of strings.
 

@@ -195,8 +195,7 @@ class ParallelCorpus:
             columns[name] = pa.array(list(values), type=pa.string())
         return cls(pa.table(columns), langs)
 
-    # -- access
-    # ----------------------------------------------------------------------------------------------
+    # -- access ------------------------------------------------------------------------------------
     def __len__(self) -> int:
         return self.table.num_rows
 
@@ -253,8 +252,7 @@ class ParallelCorpus:
         """
         return self.table[LINE].to_numpy() if LINE in self.table.column_names else None
 
-    # -- derived corpora
-    # -------------------------------------------------------------------------------------
+    # -- derived corpora ---------------------------------------------------------------------------
     def _part(self, table: pa.Table) -> ParallelCorpus:
         return ParallelCorpus(table, self.langs, path=self.path)
 
@@ -287,8 +285,7 @@ class ParallelCorpus:
         tables = [self.table.select(shared), other.table.select(shared)]
         return ParallelCorpus(pa.concat_tables(tables), self.langs)
 
-    # -- disk
-    # ----------------------------------------------------------------------------------------------
+    # -- disk --------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str]) -> None:
         """Write an Arrow IPC file atomically; `path` may be the file from which the corpus is
         memory-mapped.

@@ -258,8 +258,7 @@ def _mapped(
     return file, arrays, metadata
 
 
-# -- word2vec text
-# --------------------------------------------------------------------------------------------------
+# -- word2vec text ---------------------------------------------------------------------------------
 def read_rows(
     lines: Iterable[bytes],
     path: str | PathLike[str],

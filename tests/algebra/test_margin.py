@@ -96,8 +96,7 @@ def test_pairs_have_no_ratio_margin_if_the_mean_cosine_to_their_neighbours_is_no
     assert best_by_margin(np.zeros((0, 2)), np.ones((3, 2))).sources.tolist() == [-1, -1, -1]
 
 
-# -- xsim
-# --------------------------------------------------------------------------------------------------
+# -- xsim ------------------------------------------------------------------------------------------
 def laser(source, target, k):
     """Return the matches that `_score_knn` and `_score_margin` in LASER's `xsim.py` choose among
     the k nearest neighbours.
@@ -125,8 +124,7 @@ def test_xsim_matches_equal_those_of_laser():
     assert xsim_neighbours(source[:0], target).tolist() == []
 
 
-# -- mining
-# --------------------------------------------------------------------------------------------------
+# -- mining ----------------------------------------------------------------------------------------
 def mined_literally(scores, forward, backward):
     """Return the candidate pairs and their scores as in §3.2 of Artetxe & Schwenk (2019)."""
     pairs = [(scores[i][j], i, j) for i, j in enumerate(forward)]

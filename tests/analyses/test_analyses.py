@@ -86,8 +86,7 @@ def toy(
     return Questions(task), source, Embeddings(y.astype(np.float32), offsets)
 
 
-# -- intervals
-# --------------------------------------------------------------------------------------------------
+# -- intervals -------------------------------------------------------------------------------------
 def test_intervals_computed_together_equal_those_computed_separately():
     rng = np.random.default_rng(0)
     sums = rng.integers(0, 5, (30, 4, 2)).astype(float)
@@ -105,8 +104,7 @@ def test_intervals_computed_together_equal_those_computed_separately():
     assert low[0] == values[0] == high[0]
 
 
-# -- words
-# --------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 def test_tags_are_copied_to_sentences_with_the_same_characters():
     tagged = TaggedText(
         Sentences.of([["Don", "'t", "go", "!"], ["a", "b"]], "en"),
@@ -124,8 +122,7 @@ def test_tags_are_copied_to_sentences_with_the_same_characters():
     ]
 
 
-# -- groups
-# --------------------------------------------------------------------------------------------------
+# -- groups ----------------------------------------------------------------------------------------
 def test_values_are_assigned_to_bins():
     nan = math.nan
     bins = binned(
@@ -248,8 +245,7 @@ def test_accuracy_by_tag_equals_a_loop_and_word_classes_are_means_over_tags():
     assert not both.of_links
 
 
-# -- isometry
-# --------------------------------------------------------------------------------------------------
+# -- isometry --------------------------------------------------------------------------------------
 def test_laplacian_eigenvalues_equal_those_of_the_graph():
     x = unit(np.random.default_rng(0).standard_normal((12, 5)))
     n = len(x)
@@ -293,8 +289,7 @@ def test_isometric_spaces_have_zero_distance():
     )
 
 
-# -- hubness and anisotropy
-# --------------------------------------------------------------------------------------------
+# -- hubness and anisotropy ------------------------------------------------------------------------
 def test_skewness_equals_that_of_scipy():
     lists = np.array([[0, 1], [0, 2], [0, -1], [0, 1]])
     assert occurrences(lists, 5).tolist() == [4, 2, 1, 0, 0]
@@ -358,8 +353,7 @@ def test_anisotropy_equals_mean_cosines():
     assert found["mean-cosine", "en-de linked"].value > found["mean-cosine", "en-de"].value + 0.1
 
 
-# -- language
-# --------------------------------------------------------------------------------------------------
+# -- language --------------------------------------------------------------------------------------
 def test_the_probe_equals_logistic_regression_in_scikit_learn():
     linear_model = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(0)
@@ -387,8 +381,7 @@ def test_the_probe_detects_a_shift_between_languages():
     )
 
 
-# -- layers
-# --------------------------------------------------------------------------------------------------
+# -- layers ----------------------------------------------------------------------------------------
 def test_a_layer_is_chosen_on_half_of_the_pairs_and_scored_on_the_other_half():
     """Layer 1 is better overall, but layer 0 is better on the pairs used for choosing a layer."""
     questions, source, target = toy(8, noise=0.02, n_sentences=60)
@@ -469,8 +462,7 @@ def test_layers_of_a_language_variety_use_the_maps_of_its_language(tiny_encoder)
     )
 
 
-# -- examples and points
-# -----------------------------------------------------------------------------------------------
+# -- examples and points ---------------------------------------------------------------------------
 def test_inflected_forms_are_grouped_into_senses():
     assert senses(["gehen", "geht", "laufen", "gehst"]) == [["gehen", "geht", "gehst"], ["laufen"]]
     assert senses(["machte", "ließ", "gemacht"]) == [["machte", "gemacht"], ["ließ"]]

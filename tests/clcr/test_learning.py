@@ -31,8 +31,7 @@ TRAINING = HeadTraining(epochs=12)
 NOUN, ADJECTIVE, VERB, FUNCTION = range(4)
 
 
-# -- key points
-# --------------------------------------------------------------------------------------------------
+# -- key points ------------------------------------------------------------------------------------
 def links_to(marked, offsets):
     """Link each marked word to the word at the same position in the other sentence, and leave the
     other words unlinked.
@@ -171,8 +170,7 @@ def test_classifiers_can_be_trained_on_one_word_but_not_on_empty_text():
         train_key_points(nothing, WordPairs.of([[]]), TRAINING)
 
 
-# -- orders
-# --------------------------------------------------------------------------------------------------
+# -- orders ----------------------------------------------------------------------------------------
 def planted(n, seed):
     """Return linked sentences of three to six phrases; the second language has verbs last and
     adjectives after their nouns.

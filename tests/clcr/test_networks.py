@@ -19,8 +19,7 @@ from calque.clcr.networks import (
 from calque.offsets import offsets_of
 
 
-# -- key points
-# --------------------------------------------------------------------------------------------------
+# -- key points ------------------------------------------------------------------------------------
 def literal_key_points(probabilities, lengths, threshold, covered):
     chosen, begin = [False] * len(probabilities), 0
     for n in lengths:
@@ -64,8 +63,7 @@ def test_a_key_point_head_matches_its_formula_and_can_be_restored(monkeypatch):
     assert len(head.probabilities(rows[:0].numpy())) == 0
 
 
-# -- orders
-# --------------------------------------------------------------------------------------------------
+# -- orders ----------------------------------------------------------------------------------------
 LENGTHS = torch.tensor([3, 0, 1, 5])
 POSITIONS = torch.tensor([0, 2, 9, 4, 1, 2, 3, 7, 30])
 RANKS = torch.tensor([1, 2, 0, 0, 3, 1, 0, 4, 2])
@@ -172,8 +170,7 @@ def test_the_predicted_order_is_a_permutation_of_each_sentence(rows, model, monk
     assert again.search(rows, POSITIONS, LENGTHS)[0].tolist() == found.tolist()
 
 
-# -- the search
-# --------------------------------------------------------------------------------------------------
+# -- the search ------------------------------------------------------------------------------------
 def log_odds(scores, n):
     """Return the table `[i][j]` of the log-odds that i precedes j."""
     table = np.zeros((n, n))

@@ -111,8 +111,7 @@ def files_exist(monkeypatch):
     monkeypatch.setattr(steps, "digest", lambda path: "0")
 
 
-# -- the plan
-# --------------------------------------------------------------------------------------------------
+# -- the plan --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -161,8 +160,7 @@ def test_errors_in_a_study_are_reported_before_training(place, value, fact, tmp_
         laid_out(plan, path)
 
 
-# -- the study
-# --------------------------------------------------------------------------------------------------
+# -- the study -------------------------------------------------------------------------------------
 @pytest.mark.filterwarnings("ignore:the classifier of key points cannot tell words apart")
 @pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWarning")
 def test_a_study_runs_from_texts_to_tables(plan):

@@ -27,8 +27,7 @@ from linked_text import make_text
 from planted_vectors import f1, languages
 
 
-# -- distance and transform
-# --------------------------------------------------------------------------------------------
+# -- distance and transform ------------------------------------------------------------------------
 def literal(keys, queries, temperature):
     """Return the distance of each word of the second sentence (Eqs. 2 and 3), computed one word at
     a time.
@@ -83,8 +82,7 @@ def test_the_transform_matches_its_formula(hidden):
     )
 
 
-# -- one update
-# --------------------------------------------------------------------------------------------------
+# -- one update ------------------------------------------------------------------------------------
 def word_vectors(encoder, sentence, space):
     split = encoder.split([sentence])
     rows = encoder.forward(collate(split, np.array([0])), [encoder.layer])[encoder.layer][
@@ -215,8 +213,7 @@ def test_refinement_minimises_the_cost_of_mutual_best_pairs():
         torch.testing.assert_close(ours[name], gradient, atol=1e-5, rtol=1e-4)
 
 
-# -- planted languages
-# -------------------------------------------------------------------------------------------------
+# -- planted languages -----------------------------------------------------------------------------
 def held_out_f1(found, planted):
     (text,) = found.texts
     sides = (
@@ -294,8 +291,7 @@ def test_published_settings_skip_refinement_and_choose_the_threshold_with_the_hi
     assert ours.thresholds["aa"] < published.thresholds["aa"]
 
 
-# -- phases with trainable encoders
-# ------------------------------------------------------------------------------------
+# -- phases with trainable encoders ----------------------------------------------------------------
 def test_only_one_encoder_is_trained_at_a_time(tiny_folder, tmp_path, monkeypatch):
     trained = []
     original = Transforming.__init__
@@ -411,8 +407,7 @@ def test_a_checkpoint_of_another_run_is_rejected(tiny_folder, tmp_path):
         clcr_job.run(str(tiny_folder), tmp_path, sizes=(12,), epochs=(1, 2, 0, 0, 1))
 
 
-# -- skipped text and errors
-# -------------------------------------------------------------------------------------------
+# -- skipped text and errors -----------------------------------------------------------------------
 def test_unusable_sentence_pairs_are_counted(tiny_encoder):
     source = [
         ["the", "cat"],

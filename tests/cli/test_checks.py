@@ -481,8 +481,7 @@ def test_an_interrupt_during_imports_prints_one_line(tmp_path):
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "calque: interrupted\n")
 
 
-# -- paths that do not exist
-# -------------------------------------------------------------------------------------------
+# -- paths that do not exist -----------------------------------------------------------------------
 MISSING = {
     "parallel": ("evaluate mini retrieval --langs en de --test {}", "train.tsv", "trian.tsv"),
     "plain": ("encode mini {} --lang en --out out", "en.txt", "em.txt"),
@@ -544,8 +543,7 @@ def test_a_hint_about_the_hub_needs_a_path_that_could_be_a_name_there(
     assert (f"hub:{name}" in said) == hint
 
 
-# -- paths to which nothing can be written
-# -----------------------------------------------------------------------------
+# -- paths to which nothing can be written ---------------------------------------------------------
 FILES = [
     "words {text} --langs en de --out {out}",
     "words {text} --langs en de --out x --tables {out}",

@@ -13,8 +13,8 @@ from calque.spec import Declared, Option
 from command import fails, works
 from named_options import check_options, options_of
 
-# : what a help page must not contain: references to other text, names in code, and values and names
-# of Python
+#: what a help page must not contain: references to other text, names in code, and values and names
+#: of Python
 _LEAKS = {
     "a reference": r"\bsee (?:above|below|also)\b|\bas above\b|\bsee [`A-Z]",
     "code": r"`|:class:|:func:",

@@ -127,8 +127,7 @@ def test_messages_have_one_line_and_limited_length():
     assert str(error).endswith(" end")
 
 
-# -- bugs found by long runs of the fuzzer
-# -----------------------------------------------------------------------------
+# -- bugs found by long runs of the fuzzer ---------------------------------------------------------
 
 
 def test_a_tokenizer_without_unk_raises_a_one_line_error(tiny_folder, tmp_path):

@@ -166,8 +166,7 @@ def test_time_values_are_ignored_but_not_their_keys(tmp_path, script):
     assert script.difference(a, c) == "record differs"
 
 
-# -- faults of system calls
-# --------------------------------------------------------------------------------------------
+# -- faults of system calls ------------------------------------------------------------------------
 NO_COMPILER = pytest.mark.skipif(
     not sys.platform.startswith("linux") or shutil.which("cc") is None,
     reason="needs Linux and a C compiler",

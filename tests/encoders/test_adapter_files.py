@@ -208,8 +208,7 @@ def test_words_added_to_the_vocabulary_have_the_vectors_of_peft(
     assert encoder.tokenizer.tokenize("Zelmurio") == ["Zelmurio"]
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 def edit(folder, **settings):
     """Change settings in the configuration of adapters."""
     path = folder / "adapter_config.json"
@@ -438,8 +437,7 @@ def test_adapters_on_the_hub_are_opened_with_the_revision_of_their_base(
     np.testing.assert_array_equal(load_encoder(tmp_path / "saved").encode([WORDS]).data, expected)
 
 
-# -- merging
-# --------------------------------------------------------------------------------------------------
+# -- merging ---------------------------------------------------------------------------------------
 def test_models_with_adapters_are_not_saved_as_complete_encoders(
     tiny_folder, tiny_encoder, tmp_path
 ):

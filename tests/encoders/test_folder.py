@@ -32,8 +32,8 @@ from linked_text import numbered_text
 from planted import Planted
 
 FOLDERS = Path(__file__).with_name("folders")
-# : maps each folder to the class, size and fingerprint of its encoder when it was saved, and to the
-# vectors of SENTENCES
+#: maps each folder to the class, size and fingerprint of its encoder when it was saved, and to the
+#: vectors of SENTENCES
 RECORDED = json.loads((FOLDERS / "vectors.json").read_text(encoding="utf-8"))
 SENTENCES = [Sentence(("the", "cat", "sees"), "en"), Sentence(("die", "Katze", "im", "haus"), "de")]
 
@@ -288,8 +288,7 @@ def test_opening_encoders_with_different_dimensions_requires_alike_false(tmp_pat
     assert [encoder.dim for encoder in opened.encoders.values()] == [4, 6]
 
 
-# -- types of the values in files
-# ------------------------------------------------------------------------------------------
+# -- types of the values in files ------------------------------------------------------------------
 ODD = (True, -1.5, 10**30, float("nan"), "\ud800", "text", [], [[1]], {}, {"a": {}}, [None], None)
 
 

@@ -39,8 +39,7 @@ from command import fails, works
 from explored_text import ENGLISH, GERMAN, pairs_of
 
 
-# -- the text
-# --------------------------------------------------------------------------------------------------
+# -- the text --------------------------------------------------------------------------------------
 def test_repeated_sentences_are_merged_and_translations_are_found_through_a_third_language(
     collection,
 ):
@@ -84,8 +83,7 @@ def test_the_language_of_a_typed_sentence_is_guessed(collection, text, lang):
     assert collection.guess_language(text) == lang
 
 
-# -- vectors
-# --------------------------------------------------------------------------------------------------
+# -- vectors ---------------------------------------------------------------------------------------
 def planted(collection: Collection, dim: int = 24, seed: int = 0) -> Embeddings:
     rng = np.random.default_rng(seed)
     return Embeddings(
@@ -160,8 +158,7 @@ def test_vectors_are_computed_once_and_a_corrupt_store_is_rebuilt(
         np.testing.assert_array_equal(again.store(name)[0].hubness, once[name])
 
 
-# -- answers
-# --------------------------------------------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------------
 def test_the_description_lists_languages_and_encoders(explorer):
     about = explorer.about()
     assert [(each["lang"], each["sentences"]) for each in about["languages"]] == [
@@ -223,8 +220,7 @@ def test_links_equal_the_links_of_the_aligner(explorer):
     assert 1 <= len(explorer.links("tiny", "1", explorer.typed("the cat", "en"), 7)["links"]) <= 2
 
 
-# -- over HTTP
-# --------------------------------------------------------------------------------------------------
+# -- over HTTP -------------------------------------------------------------------------------------
 def call(app, path: str, host: str = "127.0.0.1:8000", verb: str = "GET", headers=(), **query):
     """Send a request to the application in this process, and return the status, headers and body of
     the response.
@@ -347,8 +343,7 @@ def test_requests_with_another_host_name_are_rejected(app, host):
         assert (status, body) == (400, b"Invalid host header")
 
 
-# -- the server
-# --------------------------------------------------------------------------------------------------
+# -- the server ------------------------------------------------------------------------------------
 def test_a_free_port_is_found_and_a_port_in_use_is_reported(monkeypatch):
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
@@ -379,8 +374,7 @@ def test_an_interrupt_stops_the_server(explorer, monkeypatch):
     assert statuses == [200]
 
 
-# -- encoders and texts on the command line
-# ----------------------------------------------------------------------------
+# -- encoders and texts on the command line --------------------------------------------------------
 @pytest.fixture(scope="module")
 def demo_folder(tmp_path_factory, tiny_encoder, sources):
     """Write a small folder with the layout of the output of `calque demo`."""

@@ -62,6 +62,6 @@ def run(
     return found, weights
 
 
-# : Adam normalises gradients, so rounding errors in a zero gradient cause a full step unless
-# epsilon is much larger.
+#: Adam normalises gradients, so rounding errors in a zero gradient cause a full step unless epsilon
+#: is much larger.
 EQUAL = replace(method.PHASES, epsilon=1e-2)

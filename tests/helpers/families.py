@@ -66,8 +66,8 @@ the cat sees a house of time and water in the harbour
 """.splitlines()
 
 VOCABULARY = 400
-# : decoder architectures: the configuration class, and whether a sentence begins with a special
-# token
+#: decoder architectures: the configuration class, and whether a sentence begins with a special
+#: token
 DECODERS = {
     "gemma3": (Gemma3TextConfig, True),
     "llama": (LlamaConfig, True),

@@ -46,8 +46,8 @@ class Linked(Contrastive):
 
 
 LETTERS = {"en": "a e t s", "de": "d r u n"}
-# : number of sentence pairs per language; the last batch has only one or two pairs, so some
-# processes have none
+#: number of sentence pairs per language; the last batch has only one or two pairs, so some
+#: processes have none
 SIZES = {"xx": 13, "yy": 5, "zz": 1}
 
 Outcome = tuple[list[dict[str, float]], dict[str, torch.Tensor]]

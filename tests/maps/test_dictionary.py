@@ -75,8 +75,7 @@ def right(fit, source, target, gold):
 NO_ROUNDS = Refinement(rounds=0, held_out=0)
 
 
-# -- rounds of refinement
-# -----------------------------------------------------------------------------------------------
+# -- rounds of refinement --------------------------------------------------------------------------
 @pytest.mark.parametrize("best", [0, 1, 3])
 @pytest.mark.parametrize("held_out", [False, True])
 def test_the_best_round_is_kept_wherever_it_is(best, held_out):
@@ -103,8 +102,7 @@ def test_the_best_round_is_kept_wherever_it_is(best, held_out):
     assert max(scores) == scores[best] > max(score for k, score in enumerate(scores) if k != best)
 
 
-# -- with a dictionary
-# -------------------------------------------------------------------------------------------------
+# -- with a dictionary -----------------------------------------------------------------------------
 def test_maps_from_a_dictionary_equal_the_scipy_solution():
     source, target, gold, _ = planted(noise=0.5)
     seeds = gold[:200]
@@ -432,8 +430,7 @@ def test_impossible_fits_are_rejected():
     ).source.matrix.shape == (16, 5)
 
 
-# -- without a dictionary
-# ----------------------------------------------------------------------------------------------
+# -- without a dictionary --------------------------------------------------------------------------
 def test_similarity_distributions_and_self_learning_recover_the_rotation():
     source, target, gold, _ = planted(noise=0.3)
     fit = fit_unsupervised(source, target, start="distributions", options=dict(patience=10))
@@ -514,8 +511,7 @@ def test_a_failed_unsupervised_map_is_reported():
             fit_unsupervised(source, target, start=start, options=dict(seed=1))
 
 
-# -- encoders
-# --------------------------------------------------------------------------------------------------
+# -- encoders --------------------------------------------------------------------------------------
 @pytest.fixture
 def languages():
     corpus, _ = make_text("xx", 60, 0)

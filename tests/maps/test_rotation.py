@@ -88,8 +88,7 @@ def test_impossible_fits_are_rejected(planted):
         Rotation().fit(x, x).transform(x[:, :3])
 
 
-# -- with an encoder
-# --------------------------------------------------------------------------------------------------
+# -- with an encoder -------------------------------------------------------------------------------
 @pytest.fixture
 def text():
     return make_text("xx", 40, 1)

@@ -77,8 +77,7 @@ def write_files(plan: dict, folder: Path) -> None:
         write(folder, each)
 
 
-# -- shrinking a study
-# -------------------------------------------------------------------------------------------------
+# -- shrinking a study -----------------------------------------------------------------------------
 def small(plan: dict) -> dict:
     """Return the study with one training run per encoder, method and head, one language besides
     English, and few texts.
@@ -179,8 +178,7 @@ def _shrink_task(kind: str, task: dict, langs: list[str]) -> None:
         task.pop("patience", None)
 
 
-# -- studies
-# --------------------------------------------------------------------------------------------------
+# -- studies ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_the_files_and_settings_of_a_study_are_accepted(path, data):
     """Check the recipe at its full size, without running a step."""
@@ -220,8 +218,7 @@ def test_every_file_of_the_recipes_can_be_made():
         assert [file for file in files if kind_of(file) is None] == [], path.name
 
 
-# -- shell scripts
-# --------------------------------------------------------------------------------------------------
+# -- shell scripts ---------------------------------------------------------------------------------
 _STAND_IN = """#!{python} -SE
 import json, os, socket, sys
 with socket.socket(socket.AF_UNIX) as server:

@@ -54,8 +54,7 @@ UNTRAINED = {
 }
 
 
-# -- expected numbers, computed naively
-# --------------------------------------------------------------------------------
+# -- expected numbers, computed naively ------------------------------------------------------------
 class Lines:
     """Lines of result files, keyed by `FILE:LINE`, and the outcome of each line on the page."""
 
@@ -213,8 +212,7 @@ def page(built) -> Page:
     return Page(built)
 
 
-# -- the page
-# --------------------------------------------------------------------------------------------------
+# -- the page --------------------------------------------------------------------------------------
 def test_each_number_equals_the_number_in_its_result_line(page, folder):
     lines = Lines(folder / "results.jsonl", folder / "analyses.jsonl", page=page)
     kinds: dict[str, int] = {}
@@ -341,8 +339,7 @@ def test_ids_are_unique_and_every_plot_has_a_table_of_its_scores(page):
         ]["id"]
 
 
-# -- the verdict
-# --------------------------------------------------------------------------------------------------
+# -- the verdict -----------------------------------------------------------------------------------
 def verdict_of(lines, tmp_path, **options) -> list[str]:
     """Return the sentences of the verdict in the report."""
     path = write(tmp_path / "study" / "results.jsonl", lines)
@@ -692,8 +689,7 @@ def test_the_statistical_aligner_is_a_reference_and_not_a_compared_method(tmp_pa
     assert [line.detail for line in composed.sections[0].blocks[0].lines] == ["", "", "no encoder"]
 
 
-# -- several lines for one test item
-# -----------------------------------------------------------------------------------
+# -- several lines for one test item ---------------------------------------------------------------
 def asked(value, task="ner", metric="f1", lang="de", settings=(), **more) -> dict:
     """Return a result line of the encoder `m`."""
     return line(
@@ -969,8 +965,7 @@ def test_scores_of_two_encoders_on_the_same_text_answer_the_same_questions(task,
     assert (superseded, {len(question.subjects) for question in questions}) == (0, {3})
 
 
-# -- one cell for each question in the overview
-# ------------------------------------------------------------------------
+# -- one cell for each question in the overview ----------------------------------------------------
 def test_the_overview_has_a_labelled_cell_for_each_setting_of_a_task(tmp_path):
     lines = [
         {**each, "settings": {**each["settings"], "epochs": epochs}}
@@ -987,8 +982,7 @@ def test_the_overview_has_a_labelled_cell_for_each_setting_of_a_task(tmp_path):
     assert [cell.number.shown for cell in composed.glance.lines[0].cells] == ["+8.2", "−4.6"]
 
 
-# -- invalid and hostile files
-# -----------------------------------------------------------------------------------------
+# -- invalid and hostile files ---------------------------------------------------------------------
 
 
 def test_hostile_text_is_escaped(tmp_path):
@@ -1089,8 +1083,7 @@ def test_short_names_of_result_files_are_distinct(paths, names):
     assert short_names(list(map(Path, paths))) == names
 
 
-# -- the command
-# --------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------
 def test_the_report_command_writes_the_page_and_plots(folder, tmp_path, capsys):
     page, plots = tmp_path / "r.html", tmp_path / "p"
     out, err = works(capsys, "report", folder, "--out", page, "--plots", plots, "--title", "Mine")

@@ -297,8 +297,7 @@ def test_the_holm_correction_equals_a_calculation_by_hand():
     assert compare.holm({}) == {}
 
 
-# -- checks of result files
-# ------------------------------------------------------------------------------------------------
+# -- checks of result files ------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("key", "value"),
     [

@@ -38,8 +38,7 @@ def small(**options) -> BiLanguageModel:
     return BiLanguageModel(**TINY | {"batch": 4, "updates": 6} | options)
 
 
-# -- words
-# --------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 def test_word_ids_are_ordered_by_frequency():
     text = WordText.of({"en": EN, "de": DE}, size=8, min_count=2)
     vocabulary = text.vocabulary
@@ -111,8 +110,7 @@ def test_a_vocabulary_can_be_saved_and_opened(tmp_path):
         WordText.of({"en": EN}, size=50, min_count=100)
 
 
-# -- training
-# --------------------------------------------------------------------------------------------------
+# -- training --------------------------------------------------------------------------------------
 def literal_model_loss(model: WordModel, sentences) -> torch.Tensor:
     """Return the mean of −log p over all words and sentence ends in both directions, with a full
     softmax.

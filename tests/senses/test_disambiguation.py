@@ -104,8 +104,7 @@ def test_invalid_documents_are_rejected(tmp_path, old, new, line, fact):
     assert str(caught.value).startswith(f"{tmp_path}/f.data.xml line {line}: ")
 
 
-# -- the task
-# --------------------------------------------------------------------------------------------------
+# -- the task --------------------------------------------------------------------------------------
 def senses(instances):
     """Return a text with a one-word sentence for each instance (word, lemma, pos, keys)."""
     text = Sentences.of([[word] for word, *_ in instances], "en")

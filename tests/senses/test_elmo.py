@@ -43,8 +43,7 @@ TEXT = [
 WORDS = [line.split(" ") if line else [] for line in TEXT] + [["", "a", ""]]
 
 
-# -- the naive implementation
-# ------------------------------------------------------------------------------------------
+# -- the naive implementation ----------------------------------------------------------------------
 def literal_row(word: str) -> list[int]:
     """Compute the ids of ELMoCharacterMapper: the bytes between 258 and 259, padded with 260, all
     incremented by one.
@@ -165,8 +164,7 @@ def close(found: np.ndarray, expected: np.ndarray) -> bool:
     return found.shape == expected.shape and bool(np.abs(found - expected).max(initial=0) <= 1e-5)
 
 
-# -- vectors
-# --------------------------------------------------------------------------------------------------
+# -- vectors ---------------------------------------------------------------------------------------
 def test_all_layers_equal_the_naive_implementation(encoder, expected):
     found = encoder.encode_layers(WORDS, [0, 1, 2, -1])
     assert list(found) == [0, 1, 2, -1]
@@ -247,8 +245,7 @@ def test_a_mixture_of_layers_equals_the_formula(folder, expected):
         ElmoEncoder.open(folder, mix=[1, 2])
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("rows", "n_characters"), [(261, 261), (261, 262), (262, 262)])
 def test_saved_weights_equal_the_loaded_weights(tmp_path, rows, n_characters):
     options = write_files(tmp_path / "a", rows=rows, n_characters=n_characters)

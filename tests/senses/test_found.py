@@ -37,8 +37,7 @@ def bert(tmp_path_factory):
     return a_bert(tmp_path_factory.mktemp("bert") / "bert")
 
 
-# -- trained senses
-# --------------------------------------------------------------------------------------------------
+# -- trained senses --------------------------------------------------------------------------------
 def numbered(table: SenseTable, word: int) -> list[int]:
     """Return the active classes of a word, sorted by decreasing frequency."""
     classes = [c for c in table.index[word].tolist() if c >= 0 and table.live[c]]
@@ -117,8 +116,7 @@ def test_senses_of_another_model_raise_a_one_line_error(elmo, bert, tmp_path):
         trained_senses(tmp_path)
 
 
-# -- states that predict words
-# -----------------------------------------------------------------------------------------
+# -- states that predict words ---------------------------------------------------------------------
 def test_contexts_in_elmo_are_the_hidden_states_before_and_after_a_word(elmo):
     encoder, other = ElmoEncoder.open(elmo), ["loan", "bank", "the", "river"]
     for words in (["bank"], ["the", "bank", "of", "a", "river"]):
@@ -184,8 +182,7 @@ def test_contexts_in_bert_are_the_hidden_states_of_the_mask_token(bert):
         place += len(sentence.words)
 
 
-# -- induced senses
-# --------------------------------------------------------------------------------------------------
+# -- induced senses --------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["elmo", "bert"])
 def test_a_word_has_the_sense_with_the_nearest_mean_context(request, kind, monkeypatch):
     """Use a text in two parts and predefined clusters."""
@@ -237,8 +234,7 @@ def test_a_word_has_the_sense_with_the_nearest_mean_context(request, kind, monke
         assert not far[22:].any()
 
 
-# -- calque senses
-# --------------------------------------------------------------------------------------------------
+# -- calque senses ---------------------------------------------------------------------------------
 @pytest.fixture
 def text(tmp_path):
     path = tmp_path / "text.txt"

@@ -256,8 +256,7 @@ def test_invalid_arguments_raise_one_line_errors(more, said, texts, tmp_path, ca
     assert not (tmp_path / "out").exists()
 
 
-# -- options and presets
-# -----------------------------------------------------------------------------------------------
+# -- options and presets ---------------------------------------------------------------------------
 def test_presets_equal_the_settings_in_the_paper():
     """Check Tables 6 to 8 and Appendix D of the paper."""
     elmo = BiLanguageModel(**settings_for("elmo", preset="paper", senses=5))

@@ -89,8 +89,7 @@ def drawn_targets(table: SenseTable, n: int = 25, several: int = 3, seed: int = 
     return Targets(torch.from_numpy(classes), torch.from_numpy(weights).float())
 
 
-# -- all senses
-# --------------------------------------------------------------------------------------------------
+# -- all senses ------------------------------------------------------------------------------------
 @pytest.mark.parametrize("side", [0, 1])
 def test_loss_over_all_senses_equals_the_dense_softmax(side):
     """Check Eqs. 3 and 4 over all V·S classes that are not pruned."""
@@ -103,8 +102,7 @@ def test_loss_over_all_senses_equals_the_dense_softmax(side):
     assert (head.senses[side].weight.grad[live] != 0).all()
 
 
-# -- sampled senses
-# --------------------------------------------------------------------------------------------------
+# -- sampled senses --------------------------------------------------------------------------------
 def test_loss_over_a_sample_equals_the_naive_loss():
     """Negatives are all sampled classes except the target, even if they are other senses of the
     target word.
@@ -159,8 +157,7 @@ def test_samples_contain_no_pruned_senses_and_follow_their_probabilities():
     assert np.array_equal(one.classes, other.classes)
 
 
-# -- targets
-# --------------------------------------------------------------------------------------------------
+# -- targets ---------------------------------------------------------------------------------------
 def literal_targets(
     table: SenseTable, state, word: int, translations: list[list[int]]
 ) -> tuple[list[int], list[float]]:
@@ -236,8 +233,7 @@ def test_targets_include_translations_into_two_other_languages():
     assert_as_literal(head, Targets(*(x[:30] for x in found)), None, [live] * 30, [0.0] * 22)
 
 
-# -- word probabilities
-# ------------------------------------------------------------------------------------------------
+# -- word probabilities ----------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "held", [4_000_000, 40]
 )  # maximum number of logits: enough for all states or for two

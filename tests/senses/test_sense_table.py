@@ -232,8 +232,7 @@ def test_further_senses_are_initialised_as_requested(start):
         torch.testing.assert_close(together, weight[first] @ state + bias[first])
 
 
-# -- the file
-# --------------------------------------------------------------------------------------------------
+# -- the file --------------------------------------------------------------------------------------
 def test_saved_tables_are_equal_and_select_the_same_senses(tmp_path):
     tables = [a_table(4, 6, 0), a_table(4, 6, 1)]
     save_senses(tables, tmp_path, {"senses": 3, "own": "sampled"})

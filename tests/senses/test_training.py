@@ -31,8 +31,7 @@ pytest.importorskip("h5py")
 PREDICTION = {"elmo": WordPrediction, "bert": MaskedPrediction}
 
 
-# -- one update
-# --------------------------------------------------------------------------------------------------
+# -- one update ------------------------------------------------------------------------------------
 class Predicted(NamedTuple):
     """Prediction of a word from a state; for each table, `own` contains the state that selects the
     word's sense.
@@ -223,8 +222,7 @@ def test_an_update_equals_a_naive_implementation(kind, joint, monkeypatch):
         torch.testing.assert_close(new.queue[last], states[-len(last) :], rtol=1e-4, atol=1e-5)
 
 
-# -- several processes and resuming
-# ------------------------------------------------------------------------------------
+# -- several processes and resuming ----------------------------------------------------------------
 def assert_alike(one: dict[str, Any], other: dict[str, Any], atol: float) -> None:
     """Compare two training runs whose sums are computed in different orders."""
     assert other["losses"] == pytest.approx(one["losses"], rel=1e-4)
@@ -318,8 +316,7 @@ def test_a_process_without_text_is_allowed(kind, monkeypatch):
         assert table.live.all() == (kind == "bert")
 
 
-# -- settings
-# --------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_does_not_change_the_settings(kind):
     method = model(kind, updates=7)
@@ -363,8 +360,7 @@ def test_invalid_settings_are_rejected():
             Senses(**bad)
 
 
-# -- how many senses a word has
-# ----------------------------------------------------------------------------------------
+# -- how many senses a word has --------------------------------------------------------------------
 DIM, N_WORDS, DOUBLE = 12, 80, 4  # the first four words have two planted senses each
 
 

@@ -98,8 +98,7 @@ def test_gold_links_to_missing_words_raise_an_error():
         WordAlignment(corpus, WordPairs.parse(["0-3"]))
 
 
-# -- numbers of words in files
-# -----------------------------------------------------------------------------------------
+# -- numbers of words in files ---------------------------------------------------------------------
 PAIRS = [
     "the dog sleeps\tder hund schläft",
     "a red house\tein rotes haus",

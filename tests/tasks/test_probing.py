@@ -59,8 +59,7 @@ def pairs(n, lang, seed=0):
     )
 
 
-# -- learnable labels
-# --------------------------------------------------------------------------------------------------
+# -- learnable labels ------------------------------------------------------------------------------
 def test_the_probe_reads_only_the_words_of_a_span():
     own, before = (
         Probing(
@@ -81,8 +80,7 @@ def test_the_probe_learns_labels_of_span_pairs():
     assert job.evaluate(Planted(constant=True))[0].value < 0.8
 
 
-# -- counts
-# --------------------------------------------------------------------------------------------------
+# -- counts ----------------------------------------------------------------------------------------
 def literal(job, head, encoder, each):
     """Count correct, predicted and gold labels of each text, one target at a time."""
     counts, data = [], each.data
@@ -181,8 +179,7 @@ def test_counts_and_losses_equal_a_loop_over_targets(kind, width):
     assert losses.sum() * len(job.train[0].data.spans) / 30 == pytest.approx(float(whole), rel=1e-4)
 
 
-# -- settings
-# --------------------------------------------------------------------------------------------------
+# -- settings --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("make", "fact"),
     [
@@ -222,8 +219,7 @@ def test_two_probes_on_one_file_are_compared_separately(tmp_path):
     assert [question.metric for question in questions if question.is_main] == ["f1", "f1"]
 
 
-# -- from files
-# --------------------------------------------------------------------------------------------------
+# -- from files ------------------------------------------------------------------------------------
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     write_trees(trees(30, "en"), tmp_path / "en_tree.conllu")

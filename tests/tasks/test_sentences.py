@@ -116,8 +116,7 @@ def test_sentences_without_words_or_vectors_are_not_retrieved():
         SentenceRetrieval(text[:1], bootstrap=0).evaluate(Half())
 
 
-# -- mining
-# --------------------------------------------------------------------------------------------------
+# -- mining ----------------------------------------------------------------------------------------
 def test_mined_pairs_are_scored_against_the_gold_pairs():
     test, dev, encoder = corpus(50, 0), corpus(40, 7), Planted()
     task = SentenceRetrieval(test, dev=dev, bootstrap=50)
@@ -163,8 +162,7 @@ def test_mining_parallel_text_uses_each_distinct_sentence_once():
     assert encoder.passes == 4  # each side of each text is encoded once
 
 
-# -- the command line
-# --------------------------------------------------------------------------------------------------
+# -- the command line ------------------------------------------------------------------------------
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     """Write parallel text in the vocabulary of the tiny encoder."""

@@ -48,8 +48,7 @@ def swapped(text):
     return [(b, a) for a, b in text]
 
 
-# -- fast_align
-# --------------------------------------------------------------------------------------------------
+# -- fast_align ------------------------------------------------------------------------------------
 def digamma(x: float) -> float:
     total = 0.0
     while x < 30:
@@ -134,8 +133,7 @@ def test_the_normaliser_of_the_diagonal_prior_equals_the_sum_over_positions():
                 assert fast_align.transposed_sum(j, m, n, 4.0) == pytest.approx(total)
 
 
-# -- HMM
-# --------------------------------------------------------------------------------------------------
+# -- HMM -------------------------------------------------------------------------------------------
 def enumerate_hmm(emission, nulls, jump, null):
     """Return likelihood, posteriors and expected jump counts, summed over all alignments; `jump`
     maps widths to probabilities.
@@ -316,8 +314,7 @@ def test_agreement_counts_are_products_of_posteriors(ibm1, more, similar):
     )
 
 
-# -- Gibbs
-# --------------------------------------------------------------------------------------------------
+# -- Gibbs -----------------------------------------------------------------------------------------
 def literal_gibbs(
     text,
     links,

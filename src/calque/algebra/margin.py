@@ -170,8 +170,7 @@ def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np
     return near.targets[np.arange(len(x)), places]
 
 
-# -- mining sentence pairs from two texts that are not translations
-# --------------------------------------------------------------------------------------------------
+# -- mining sentence pairs from two texts that are not translations --------------------------------
 @dataclass(frozen=True)
 class Mined:
     """Mined sentence pairs and their scores, best first.

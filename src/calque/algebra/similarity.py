@@ -179,8 +179,7 @@ def dots(x: Tensor, y: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndar
     return out.cpu().numpy()
 
 
-# -- search
-# --------------------------------------------------------------------------------------------------
+# -- search ----------------------------------------------------------------------------------------
 class _Side:
     """Vectors of one side in groups, sorted by predicted hubness within each tile so that hubness
     varies little within a group.

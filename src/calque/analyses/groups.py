@@ -209,8 +209,7 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return ratio(np.where(is_finite, values, 0).sum(axis=-1), is_finite.sum(axis=-1))
 
 
-# -- groups
-# --------------------------------------------------------------------------------------------------
+# -- groups ----------------------------------------------------------------------------------------
 def binned(
     source: np.ndarray,
     target: np.ndarray,
@@ -323,8 +322,7 @@ def by_length(questions: Questions) -> Groups:
     return binned(source, target, LENGTHS, unit="characters")
 
 
-# -- curves
-# --------------------------------------------------------------------------------------------------
+# -- curves ----------------------------------------------------------------------------------------
 def layer_curve(questions: Questions, views: Mapping[int, View]) -> list[Finding]:
     """Return the token-level and type-level accuracy of each layer on all links and, if there is a
     training text, on unseen links. The attribute `x` is the index of the layer; layer 0 is the

@@ -20,8 +20,7 @@ _WORDS = 5000  # language probe: maximum number of word types per language
 _STEPS = 5000  # language probe: maximum number of optimiser steps
 
 
-# -- isometry
-# --------------------------------------------------------------------------------------------------
+# -- isometry --------------------------------------------------------------------------------------
 def laplacian_eigenvalues(x: np.ndarray, *, neighbours: int) -> np.ndarray:
     """Return the Laplacian spectrum of the nearest-neighbour graph of L2-normalised vectors `[n,
     dim]`, in descending order, float64 `[n]`.
@@ -141,8 +140,7 @@ def _type_means(questions: Questions, view: View, side: str) -> np.ndarray:
     return means[np.argsort(-counts[present], kind="stable")]
 
 
-# -- hubs
-# --------------------------------------------------------------------------------------------------
+# -- hubs ------------------------------------------------------------------------------------------
 def occurrences(lists: np.ndarray, n: int) -> np.ndarray:
     """Return N_k: for each of `n` vectors, the number of `lists` (`[n_queries, k]`, padded with −1)
     that contain it.
@@ -214,8 +212,7 @@ def hubness(questions: Questions, view: View) -> list[Finding]:
     return findings
 
 
-# -- anisotropy
-# --------------------------------------------------------------------------------------------------
+# -- anisotropy ------------------------------------------------------------------------------------
 def mean_cosine(total: np.ndarray, n: np.ndarray) -> np.ndarray:
     """Return the mean cosine over all pairs of distinct vectors in a set of `n`, computed from the
     sum of their unit vectors, `[…, dim]`: (‖Σu‖² − n) / (n(n − 1))."""
@@ -262,8 +259,7 @@ def anisotropy(questions: Questions, view: View) -> list[Finding]:
     ]
 
 
-# -- language
-# --------------------------------------------------------------------------------------------------
+# -- language --------------------------------------------------------------------------------------
 def logistic_regression(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
     """Return the weights w, float64 `[dim]`, and the bias b that minimise Σ log(1 + exp(−s(xw +
     b))) + ½‖w‖². The sign s is 1 where `y`, bool `[n]`, is true, and −1 otherwise. The loss is

@@ -29,8 +29,7 @@ _SENSES = 3  # maximum number of senses shown per word type
 PROJECTIONS = ("auto", "pca", "tsne")
 
 
-# -- ambiguous words whose translation only some encoders find (Cao et al. 2020, A.3)
-# ---------------------------------------
+# -- ambiguous words whose translation only some encoders find (Cao et al. 2020, A.3) --------------
 def senses(translations: Sequence[str]) -> list[list[str]]:
     """Group translations that look like inflections of one word. A translation joins the first
     group whose first word matches.
@@ -303,8 +302,7 @@ def _item(
     }
 
 
-# -- points (Cao et al. 2020, Fig. 1)
-# ----------------------------------------------------------------------------------
+# -- points (Cao et al. 2020, Fig. 1) --------------------------------------------------------------
 def principal_axes(x: np.ndarray, n: int = 2) -> np.ndarray:
     """Project vectors onto their first `n` principal components, float64 `[len(x), n]`. The sign of
     a component is arbitrary; it is chosen so that the coordinate with the largest absolute value is

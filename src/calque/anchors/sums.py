@@ -128,8 +128,7 @@ class AnchorSums:
     def counts(self) -> np.ndarray:
         return self._counts[: len(self._numbers)]
 
-    # -- adding
-    # ----------------------------------------------------------------------------------------------
+    # -- adding ------------------------------------------------------------------------------------
     def add(self, sentences: Sentences, embeddings: Embeddings | Mapping[int, Embeddings]) -> None:
         """Add part of a text with its vectors: one `Embeddings` for each layer or, for a single
         layer, just the `Embeddings`.
@@ -233,8 +232,7 @@ class AnchorSums:
                 for layer in self.layers:
                     store[layer] = _longer(store[layer], size)
 
-    # -- merging
-    # ----------------------------------------------------------------------------------------------
+    # -- merging -----------------------------------------------------------------------------------
     def merge(self, other: AnchorSums) -> AnchorSums:
         """Add the sums over another part of the text, and return self.
 
@@ -258,8 +256,7 @@ class AnchorSums:
         self.uncovered += other.uncovered
         return self
 
-    # -- the result
-    # ----------------------------------------------------------------------------------------------
+    # -- the result --------------------------------------------------------------------------------
     def finish(self, *, at_least: int = 1, most: int | None = None) -> dict[int, Anchors]:
         """Return the anchors by layer, most frequent first, for at most `most` words that occur at
         least `at_least` times.
@@ -283,8 +280,7 @@ class AnchorSums:
             anchors[layer] = Anchors(words, vectors, counts, self.lang, variances, norms)
         return anchors
 
-    # -- disk
-    # ----------------------------------------------------------------------------------------------
+    # -- disk --------------------------------------------------------------------------------------
     def save(self, path: str | PathLike[str], *, note: str = "") -> None:
         """Write the sums atomically to a safetensors file that `open` reads, with an optional note
         that `note_of` returns.

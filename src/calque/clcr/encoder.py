@@ -271,8 +271,7 @@ class KeyPointEncoder(Encoder):
                     )
         return steps
 
-    # -- encoding
-    # ----------------------------------------------------------------------------------------------
+    # -- encoding ----------------------------------------------------------------------------------
     def encode(
         self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
     ) -> Embeddings:
@@ -393,8 +392,7 @@ class KeyPointEncoder(Encoder):
             data[~states.covered] = 0.0
         return Embeddings(data, states.offsets, states.covered)
 
-    # -- disk
-    # ----------------------------------------------------------------------------------------------
+    # -- disk --------------------------------------------------------------------------------------
     def _modules(
         self, langs: Iterable[str]
     ) -> list[tuple[str, str, Transform | KeyPointHead | Order]]:

@@ -48,8 +48,7 @@ _SHARPEST = 1e-3  # with this τ, attention selects the nearest word
 _AS_IT_STANDS = "as it stands"  # name of the source order among the scored orders
 
 
-# -- the text
-# --------------------------------------------------------------------------------------------------
+# -- the text --------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class PairedText:
     """Sentences in one language and their translations into the pivot language.
@@ -193,8 +192,7 @@ def _paired_text(
     )
 
 
-# -- extract
-# --------------------------------------------------------------------------------------------------
+# -- extract ---------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class HeadTraining:
     """Training settings for heads on stored vectors. The learning rate rises over the first 5% of
@@ -460,8 +458,7 @@ OF_KEY_POINTS: Mapping[str, Statistic] = {
 }
 
 
-# -- reorder
-# --------------------------------------------------------------------------------------------------
+# -- reorder ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class LinkedOrder:
     """Key points of each sentence, which are its linked words, with their order in the other
@@ -626,8 +623,7 @@ OF_ORDER: Mapping[str, Statistic] = {
 }
 
 
-# -- from transforms to key points
-# -------------------------------------------------------------------------------------
+# -- from transforms to key points -----------------------------------------------------------------
 @dataclass(frozen=True)
 class Transformed:
     """Result of the first step, transform.

@@ -297,8 +297,7 @@ def _check_length(name: str, values: object, n: int, meanings: str) -> None:
         raise SettingError(f"{name} must be {n} numbers ({meanings}), got {values!r}")
 
 
-# -- the first step
-# --------------------------------------------------------------------------------------------------
+# -- the first step --------------------------------------------------------------------------------
 @dataclass
 class _Language:
     """Non-pivot language during training.
@@ -473,8 +472,7 @@ class _TransformTraining:
             )
         return result
 
-    # -- one phase
-    # ----------------------------------------------------------------------------------------------
+    # -- one phase ---------------------------------------------------------------------------------
     def _train(
         self,
         name: str,

@@ -319,8 +319,7 @@ def _pairs(ragged: Ragged, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(i).to(device), torch.from_numpy(j).to(device)
 
 
-# -- beam search
-# --------------------------------------------------------------------------------------------------
+# -- beam search -----------------------------------------------------------------------------------
 # The cost of the remaining words depends only on the set of words that are already placed. Only the
 # cheapest hypothesis for each set is therefore kept, and a beam of 10 contains 10 different sets.
 # The search is exact if the beam is large enough for all sets (Held & Karp 1962, "A dynamic

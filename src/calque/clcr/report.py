@@ -105,8 +105,7 @@ def _labels(runs: Sequence[RunRecord]) -> list[str]:
     return labels
 
 
-# -- Tables 1 to 3
-# --------------------------------------------------------------------------------------------------
+# -- Tables 1 to 3 ---------------------------------------------------------------------------------
 def _table(scores: _Scores, task: str) -> Table | None:
     """Return a table with one row per model, one column per metric and language, and a last row for
     the number of sentences.

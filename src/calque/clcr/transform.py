@@ -129,8 +129,7 @@ def attention_distance(
         return (matches - queries).square().mean(1)  # Eq. 2
 
 
-# -- the objective of the phases
-# ---------------------------------------------------------------------------------------
+# -- the objective of the phases -------------------------------------------------------------------
 @dataclass(frozen=True)
 class Space:
     """Mean of the vectors of a language, float64 `[dim]`, and their spread. The spread is the

@@ -121,8 +121,7 @@ def specific_options(command: type[Command], subject: Any) -> dict[str, Declared
     }
 
 
-# -- flags and values
-# --------------------------------------------------------------------------------------------------
+# -- flags and values ------------------------------------------------------------------------------
 def all_flags(each: Declared) -> dict[str, bool]:
     """Return the flags of an option, and whether each switches the option on."""
     if each.option.positional:
@@ -266,8 +265,7 @@ def _refuse(flag: str, flags: Container[str], command: type[Command], subject: A
     raise SettingError(f"no such option: {flag}{did_you_mean(flag, known)}")
 
 
-# -- parser and help
-# --------------------------------------------------------------------------------------------------
+# -- parser and help -------------------------------------------------------------------------------
 def _parser(name: str, command: type[Command], subject: Any, *, for_help: bool = False) -> _Parser:
     """Return the parser of a command, or one with the texts of its help."""
     common, specific = common_options(command), specific_options(command, subject)

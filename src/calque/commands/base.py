@@ -98,8 +98,7 @@ class Command(ABC):
         return {}
 
 
-# -- groups of options
-# --------------------------------------------------------------------------------------------------
+# -- groups of options -----------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class Loading(Command):
     """Options for loading an encoder."""
@@ -210,8 +209,7 @@ class Tracking(Command):
         return tracked(self.track, run=self.tracked_name(), folder=self.track_folder)
 
 
-# -- messages and values
-# --------------------------------------------------------------------------------------------------
+# -- messages and values ---------------------------------------------------------------------------
 def say_unless(quiet: bool) -> Say:
     """Return a function that prints messages, or one that prints nothing if `quiet` is true or this
     is not the first process.

@@ -230,8 +230,7 @@ def _cells_of_column(
         yield Flaw(number, "other columns", fact, path)
 
 
-# -- dictionaries
-# --------------------------------------------------------------------------------------------------
+# -- dictionaries ----------------------------------------------------------------------------------
 class Entries:
     """Reader for the lines of a dictionary, whose columns are found in the first lines.
 

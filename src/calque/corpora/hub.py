@@ -32,8 +32,7 @@ def is_data_set(head: FileHead) -> bool:
     return head.is_data_set or head.suffix in TABLES
 
 
-# -- parallel text
-# --------------------------------------------------------------------------------------------------
+# -- parallel text ---------------------------------------------------------------------------------
 class TextColumn(NamedTuple):
     """Column that contains a text, or that maps languages to texts if `language` is not None."""
 
@@ -186,8 +185,7 @@ def _pairs_of_data_sets(
     )
 
 
-# -- text with one tag per word
-# --------------------------------------------------------------------------------------------------
+# -- text with one tag per word --------------------------------------------------------------------
 def read_tagged_rows(
     path: str | PathLike[str], *, lang: str, column: int | str | None = None
 ) -> Iterator[TaggedSentence | Flaw]:
@@ -275,8 +273,7 @@ def _flaw_of_type(number: int, values: Sequence[object]) -> Flaw | None:
     return None
 
 
-# -- labelled text
-# --------------------------------------------------------------------------------------------------
+# -- labelled text ---------------------------------------------------------------------------------
 def is_labelled_table(head: FileHead) -> bool:
     """Return whether a path is a data set of labelled text. JSON objects in lines are read without
     the `datasets` library, which is needed for a JSON list.

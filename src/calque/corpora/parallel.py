@@ -34,8 +34,7 @@ _REMEDY = 'read with on_error="skip"'  # for an unusable line
 _UNSUPPORTED = {".po": "PO files are not supported; convert the file to TMX, e.g. with po2tmx"}
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 class Source(NamedTuple):
     """Files of a parallel text, and their format; the format is `AUTO` if it must be detected."""
 
@@ -111,8 +110,7 @@ def _opened(source: Source, langs: tuple[str, str]) -> RawCorpus | ParallelCorpu
     return content if isinstance(content, RawCorpus | ParallelCorpus) else RawCorpus(content)
 
 
-# -- sentence pairs
-# --------------------------------------------------------------------------------------------------
+# -- sentence pairs --------------------------------------------------------------------------------
 def read_parallel(
     path: AnyPath | tuple[AnyPath, AnyPath],
     *,
@@ -298,8 +296,7 @@ def _segmented(
     return source, target, pair.extra, pair.line, len(pair.source) + len(pair.target)
 
 
-# -- gold links
-# --------------------------------------------------------------------------------------------------
+# -- gold links ------------------------------------------------------------------------------------
 def _column_of_links(corpus: ParallelCorpus) -> str:
     """Return the name of the first metadata column that begins with word links, or `column_3` if
     there is none.

@@ -197,8 +197,7 @@ def _one_label(
     )
 
 
-# -- JSON lines, the format of jiant (Wang et al. 2019)
-# ----------------------------------------------------------------
+# -- JSON lines, the format of jiant (Wang et al. 2019) --------------------------------------------
 def _read_edges(
     path: str | PathLike[str], lang: str, probe: str | None, on_error: OnError
 ) -> ProbeText:

@@ -84,8 +84,7 @@ def library() -> ModuleType:
     return peft
 
 
-# -- configuration
-# --------------------------------------------------------------------------------------------------
+# -- configuration ---------------------------------------------------------------------------------
 def read_config(folder: Path) -> LoraConfig:
     """Read `adapter_config.json` as a `LoraConfig`.
 
@@ -172,8 +171,7 @@ def _is_default(name: str, value: object, default: LoraConfig) -> bool:
     return not value or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
-# -- weights
-# --------------------------------------------------------------------------------------------------
+# -- weights ---------------------------------------------------------------------------------------
 def read_weights(folder: Path) -> dict[str, torch.Tensor]:
     """Read the adapters' weights from a safetensors file, or from a PyTorch file without running
     code from it.

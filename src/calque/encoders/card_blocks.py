@@ -76,8 +76,7 @@ def _replaced(text: str, name: str, new: str) -> str:
     return _joined(text, new)
 
 
-# -- scores
-# --------------------------------------------------------------------------------------------------
+# -- scores ----------------------------------------------------------------------------------------
 def with_scores(text: str, content: str) -> str:
     """Return a card in which only calque's block of scores is replaced; a card without such a block
     gets one at its end.
@@ -114,8 +113,7 @@ def _end_of_old_scores(lines: Sequence[str], start: int) -> int | None:
     return number
 
 
-# -- the whole card
-# --------------------------------------------------------------------------------------------------
+# -- the whole card --------------------------------------------------------------------------------
 def with_user_text(old: str, new: str) -> str:
     """Return the new card with the user's text of an old card.
 

@@ -47,8 +47,7 @@ ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 MARKS = (RUN_FILE, *ENCODER_MARKS)
 
 
-# -- types of the values in `calque.json` and `calque-run.json`
-# --------------------------------------------------------
+# -- types of the values in `calque.json` and `calque-run.json` ------------------------------------
 def _is(value_type: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, value_type)
 

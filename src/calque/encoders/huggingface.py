@@ -123,8 +123,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             f"{self.pooling}, {self.dim}d)"
         )
 
-    # -- properties of the model
-    # ------------------------------------------------------------------------------------
+    # -- properties of the model -------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         return self.subwords.split(sentences)
 
@@ -202,8 +201,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             raise SettingError(f"max_length must be at most {limit} for {self.name}, got {wanted}")
         return wanted
 
-    # -- one batch
-    # ----------------------------------------------------------------------------------------------
+    # -- one batch ---------------------------------------------------------------------------------
     def forward(
         self, batch: WordBatch | Sequence[WordBatch], layers: Sequence[int]
     ) -> dict[int, Tensor]:
@@ -267,8 +265,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Return the position of each word's first or last subword, int64 `[W]`."""
         return starts if self.pooling == "first" else starts + (lengths - 1).clamp(min=0)
 
-    # -- without padding
-    # ----------------------------------------------------------------------------------
+    # -- without padding ---------------------------------------------------------------------------
     def is_flat(self) -> bool:
         """Return whether `forward` currently uses the forward pass without padding
         (`bert_states`).
@@ -296,8 +293,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             return {layer: word_means(states[layer], first, lengths) for layer in layers}
         return {layer: states[layer] * (lengths > 0)[:, None] for layer in layers}
 
-    # -- fingerprint and files
-    # -------------------------------------------------------------------------------------
+    # -- fingerprint and files ---------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
         """Hash of the weights, tokenizer, layer, pooling, length limit, and all settings that

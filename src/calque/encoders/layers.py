@@ -54,8 +54,7 @@ def has_segments(model: PreTrainedModel) -> bool:
     return known and (getattr(model.config, "type_vocab_size", 0) or 0) > 1
 
 
-# -- forward pass of transformers
-# --------------------------------------------------------------------------------------
+# -- forward pass of transformers ------------------------------------------------------------------
 def encoder_of(model: PreTrainedModel) -> nn.Module:
     """Return the encoder of an encoder-decoder model, or the model itself."""
     both = getattr(getattr(model, "config", None), "is_encoder_decoder", False)
@@ -122,8 +121,7 @@ def _ended(model: nn.Module, blocks: str, layer: int) -> Iterator[None]:
         setattr(owner, name, stack)
 
 
-# -- forward pass without padding
-# --------------------------------------------------------------------------------------
+# -- forward pass without padding ------------------------------------------------------------------
 def is_bert_like(model: PreTrainedModel) -> bool:
     """Return whether `bert_states` supports a model. The model must be an encoder from `FAMILIES`
     with `sdpa` attention and without additional hooks; gradient checkpointing must be disabled
@@ -261,8 +259,7 @@ def _added(part: BertOutput | BertSelfOutput, x: Tensor, residual: Tensor) -> Te
     return part.LayerNorm(part.dropout(part.dense(x)) + residual)
 
 
-# -- checks of a model
-# -------------------------------------------------------------------------------------------------
+# -- checks of a model -----------------------------------------------------------------------------
 def attend_both_ways(model: PreTrainedModel, wanted: bool | None, batch: WordBatch) -> bool:
     """Make a decoder's attention bidirectional or causal (default: as configured), and return
     whether it was made bidirectional.

@@ -162,8 +162,7 @@ class TextSettings:
 _Reader: TypeAlias = Callable[[ModelSettings, object, Path], None]
 
 
-# -- the file next to the model
-# ----------------------------------------------------------------------------------------
+# -- the file next to the model --------------------------------------------------------------------
 def read_model_settings(folder: Path) -> ModelSettings:
     """Read the settings next to the model in a folder; all settings have their defaults if there is
     no such file.
@@ -374,8 +373,7 @@ _READERS: dict[str, _Reader] = {
 }
 
 
-# -- config_sentence_transformers.json
-# ---------------------------------------------------------------------------------
+# -- config_sentence_transformers.json -------------------------------------------------------------
 def read_text_settings(folder: Path) -> TextSettings:
     """Read the prompts and the settings for the whole model; raise SettingError for a setting that
     is not supported.

@@ -70,8 +70,7 @@ class UnitLength(nn.Module):
         return nn.functional.normalize(x, dim=1)
 
 
-# -- reading
-# --------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 def own_modules(name: str, about: Mapping[str, object]) -> Path | None:
     """Return the local folder with the modules of an encoder's own pooling, or None if there are no
     such modules.
@@ -307,8 +306,7 @@ def _named(module: Mapping[str, object]) -> str:
     return module_kind(module) or str(module.get("type", ""))[:100]
 
 
-# -- writing
-# --------------------------------------------------------------------------------------------------
+# -- writing ---------------------------------------------------------------------------------------
 def write_modules(
     folder: Path,
     *,

@@ -182,8 +182,7 @@ class StaticEncoder(Encoder):
             self._means[lang] = total / max(1, n)
         return self._means[lang]
 
-    # -- fingerprint and files
-    # -------------------------------------------------------------------------------
+    # -- fingerprint and files ---------------------------------------------------------------------
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
         digest = hashlib.blake2b(digest_size=16)
@@ -345,8 +344,7 @@ def add_sentence(
     return result
 
 
-# -- tables and their files
-# ----------------------------------------------------------------------------------------------
+# -- tables and their files ------------------------------------------------------------------------
 class WordTable:
     """Table of words and their vectors; a fastText model also has vectors for character n-grams.
 
@@ -590,8 +588,7 @@ def _report(flaws: Sequence[Flaw], used: int, path: str | PathLike[str]) -> None
     losses.settle(used)
 
 
-# -- binary word2vec
-# -----------------------------------------------------------------------------------------
+# -- binary word2vec -------------------------------------------------------------------------------
 def _read_binary(file: BufferedIOBase, path, n: int, dim: int, limit: int | None) -> WordTable:
     words: list[str] = []
     rows: list[np.ndarray] = []
@@ -650,8 +647,7 @@ def _until(file: BufferedIOBase, mark: bytes) -> bytes | None:
     return None
 
 
-# -- fastText models
-# -----------------------------------------------------------------------------------------
+# -- fastText models -------------------------------------------------------------------------------
 def _read_fasttext(file: BufferedIOBase, path: str | PathLike[str]) -> WordTable:
     """Read the dictionary and the input matrix of a model in the format of
     `FastText::saveModel`.

@@ -104,8 +104,7 @@ class Subwords:
         self.needs_space = self._needs_space()
         self.vocabulary = vocabulary
 
-    # -- language tokens
-    # -------------------------------------------------------------------------------------------
+    # -- language tokens ---------------------------------------------------------------------------
     def _language_tokens(self) -> tuple[dict[str, int], int]:
         """Return the ids of language tokens by name, and the position of the language token in a
         sentence (from the end if negative). The dictionary is empty if the tokenizer adds no
@@ -171,8 +170,7 @@ class Subwords:
             "code"
         )
 
-    # -- tokenizer
-    # --------------------------------------------------------------------------------------------
+    # -- tokenizer ---------------------------------------------------------------------------------
     def _needs_space(self) -> bool:
         """Return whether a single word needs a preceding space to be split as it would be in a
         text.
@@ -230,8 +228,7 @@ class Subwords:
             )
             raise SettingError(f"{fact}; use the model's own tokenizer")
 
-    # -- sentences
-    # ----------------------------------------------------------------------------------------------
+    # -- sentences ---------------------------------------------------------------------------------
     def split(self, sentences: Iterable[Sentence | Sequence[str]]) -> SplitSentences:
         """Split sentences into subwords; this is fastest for a `Sentences` object."""
         if self.languages and not isinstance(sentences, Sentences):

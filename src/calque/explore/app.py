@@ -80,8 +80,7 @@ class Answer(JSONResponse):
         return text.encode("utf-8", "replace")
 
 
-# -- the application
-# --------------------------------------------------------------------------------------------------
+# -- the application -------------------------------------------------------------------------------
 def make_app(
     explorer: Explorer, *, background: Background | None = None, hosts: Iterable[str] = LOCAL
 ) -> Starlette:
@@ -139,8 +138,7 @@ def _refused(request: Request, error: Exception) -> Response:
     return Answer({"error": message}, status, _HEADERS)
 
 
-# -- handlers of the API
-# --------------------------------------------------------------------------------------------------
+# -- handlers of the API ---------------------------------------------------------------------------
 def _about(explorer: Explorer, query: QueryParams) -> dict[str, object]:
     return explorer.about()
 
@@ -209,8 +207,7 @@ def _number(query: QueryParams, name: str, default: int | None = None) -> int:
         raise SettingError(f"{name}= must be a whole number, got {value[:40]!r}") from None
 
 
-# -- the server
-# --------------------------------------------------------------------------------------------------
+# -- the server ------------------------------------------------------------------------------------
 def listen(host: str, port: int | None) -> socket.socket:
     """Return a listening socket. If no port is given, use the default port, or any free port if the
     default is taken.

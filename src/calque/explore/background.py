@@ -83,8 +83,7 @@ class Background:
                 self._queue.append((encoder, layer))
                 self._condition.notify()
 
-    # -- the thread
-    # ----------------------------------------------------------------------------------------------
+    # -- the thread --------------------------------------------------------------------------------
     def _run(self) -> None:
         """Compute the layers in the queue until `stop` is called."""
         while True:

@@ -312,8 +312,7 @@ class Explorer:
         self.before = befores[0]
         self.after = "contrastive" if "contrastive" in afters else afters[-1]
 
-    # -- content
-    # ----------------------------------------------------------------------------------------------
+    # -- content -----------------------------------------------------------------------------------
     def about(self) -> dict[str, object]:
         """Return the languages, the encoders with their layers, and the first word to show. This
         word is the longest in a sentence with translations into many languages, preferably a
@@ -416,8 +415,7 @@ class Explorer:
             return self.views[encoder]
         raise SettingError(f"the encoder must be one of {', '.join(self.views)}, got {encoder!r}")
 
-    # -- neighbours and links
-    # ------------------------------------------------------------------------------------------
+    # -- neighbours and links ----------------------------------------------------------------------
     def neighbours(
         self, encoder: str, layer: str | None, which: int | Typed, word: int, *, n: int = 10
     ) -> dict[str, object]:

@@ -230,8 +230,7 @@ class NamedEncoder:
     before: bool
 
 
-# -- encoders
-# --------------------------------------------------------------------------------------------------
+# -- encoders --------------------------------------------------------------------------------------
 def is_collection(folder: Path) -> bool:
     """Return whether a folder contains encoders, as the folder of `calque demo` does, and is not
     itself an encoder.
@@ -346,8 +345,7 @@ def _recorded_places(name: str, path: object, folder: Path) -> list[str]:
     return [str(place) for place in dict.fromkeys(candidates) if place.exists()]
 
 
-# -- text
-# --------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------
 def find_text(
     names: Sequence[str],
     *,

@@ -106,8 +106,7 @@ class WordVectors:
         lang = self.lang or doc.lang_
         return "" if lang == "xx" else lang  # spaCy's code for multi-language pipelines
 
-    # -- disk
-    # ----------------------------------------------------------------------------------------------
+    # -- disk --------------------------------------------------------------------------------------
     def to_disk(self, path: str | PathLike[str], *, exclude: Sequence[str] = ()) -> None:
         """Save the encoder in the pipeline's folder, with any adapters merged into its weights."""
         from calque.encoders.trainable import TrainableEncoder
@@ -157,8 +156,7 @@ def _parts(doc: Doc) -> list[np.ndarray]:
     return parts
 
 
-# -- extensions of docs and tokens
-# --------------------------------------------------------------------------------------------------
+# -- extensions of docs and tokens -----------------------------------------------------------------
 def _vectors(doc: Doc) -> np.ndarray:
     """Return the vectors of a doc's tokens, float32 `[tokens, dim]`."""
     if not isinstance(doc, Doc):

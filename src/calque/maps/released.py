@@ -19,8 +19,7 @@ from calque.maps.linear import LinearMap
 _MAGIC, _PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 
 
-# -- stand-ins for NumPy's classes
-# --------------------------------------------------------------------------------------------------
+# -- stand-ins for NumPy's classes -----------------------------------------------------------------
 # NumPy's own classes accept any state: a corrupt file could change the data type `float64` of the
 # whole process.
 class _DataType:

@@ -44,8 +44,7 @@ _WORDS = {
 _LONGEST = 60  # maximum length of the value of a setting in the name of a question, in characters
 
 
-# -- subjects: encoders before and after alignment
-# ---------------------------------------------------------------------
+# -- subjects: encoders before and after alignment -------------------------------------------------
 @dataclass(frozen=True)
 class Subject:
     """Encoder before or after alignment, shown as a table row and as a series in plots.
@@ -334,8 +333,7 @@ def _baseline(
     return group[0], True
 
 
-# -- questions: a task and metric, with subjects as rows and test sets as columns
-# --------------------------------------
+# -- questions: a task and metric, with subjects as rows and test sets as columns ------------------
 @dataclass(frozen=True)
 class Column:
     """Test set. `lang` is its language, or the pair if source languages differ. `data` is its file
@@ -498,8 +496,7 @@ def _model(record: Record) -> tuple[str, ...]:
     return _hash(record), str(record.plain.get("seed")), str(record.plain.get("training_seed"))
 
 
-# -- what tasks declare
-# ------------------------------------------------------------------------------------------------
+# -- what tasks declare ----------------------------------------------------------------------------
 def reporting_of(record: Record) -> Reporting:
     """Return the declaration of a line's task: the one stored in the line or, for calque's own
     tasks, the one in the table.
@@ -548,8 +545,7 @@ def _title(record: Record, reporting: Reporting) -> str:
     return declared or task
 
 
-# -- settings that distinguish questions
-# -------------------------------------------------------------------------------
+# -- settings that distinguish questions -----------------------------------------------------------
 _Place = tuple[object, ...]  # scores among which a setting is compared, and the name of the setting
 
 

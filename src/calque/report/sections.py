@@ -51,8 +51,7 @@ SHAPES = {  # name and interpretation of each measure of the vector space
 }
 
 
-# -- a score for each bin or position on an axis
-# -----------------------------------------------------------------------
+# -- a score for each bin or position on an axis ---------------------------------------------------
 InView = dict[Subject, dict[str, Figure]]  # scores by subject and bin
 Figures = dict[Subject, dict[str, dict[str, Figure]]]  # scores by subject, language and bin
 
@@ -239,8 +238,7 @@ def _means(figures: Figures, langs: Sequence[str]) -> tuple[InView, list[str]]:
     return means, list(left_out)
 
 
-# -- shape of the vector space
-# -----------------------------------------------------------------------------------------
+# -- shape of the vector space ---------------------------------------------------------------------
 def shape(records: Sequence[Record], subjects: Subjects) -> Section | None:
     """Return a section with a table of means over languages and a collapsed table for each
     measure.
@@ -326,8 +324,7 @@ def _by_language(name: str, title: str, figures: Figures, langs: Sequence[str]) 
     return Table(name, title, "encoder", tuple(heads), tuple(rows))
 
 
-# -- retrieval and transfer
-# --------------------------------------------------------------------------------------------
+# -- retrieval and transfer ------------------------------------------------------------------------
 def transfer(headlines: Sequence[Question]) -> Section | None:
     """Plot zero-shot scores against retrieval scores (Cao et al. 2020, Fig. 2), with one view for
     each pair of questions.
@@ -402,8 +399,7 @@ def _metric_and_variant(question: Question) -> str:
     return f"{name}, {question.variant}" if question.variant else name
 
 
-# -- word pairs in the plane
-# -------------------------------------------------------------------------------------------
+# -- word pairs in the plane -----------------------------------------------------------------------
 def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
     """Plot word pairs in two dimensions: the baseline is on the left, and the encoder compared with
     it is on the right.
@@ -517,8 +513,7 @@ def _pair_table(name: str, langs: tuple[str, ...], dots: Sequence[Dot]) -> Table
     return Table(name, caption, "pair", tuple(heads), tuple(lines), sortable=False)
 
 
-# -- word types with several senses
-# ------------------------------------------------------------------------------------
+# -- word types with several senses ----------------------------------------------------------------
 def examples(records: Sequence[Record], subjects: Subjects) -> Section | None:
     """List word types that have several senses, with the nearest word that each encoder
     retrieves.

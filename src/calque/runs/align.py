@@ -142,8 +142,7 @@ def save_with_card(
         write_card(folder, encoder, record)
 
 
-# -- released maps
-# --------------------------------------------------------------------------------------------------
+# -- released maps ---------------------------------------------------------------------------------
 def _add_released(
     settings: AlignSettings, load: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Aligned:
@@ -202,8 +201,7 @@ def _released(
     return aligned, {**about, "settings": settings | {"layers": numbers}}
 
 
-# -- adapters
-# --------------------------------------------------------------------------------------------------
+# -- adapters --------------------------------------------------------------------------------------
 def merge(
     adapters: str, *, out: str | Path, keep_layers: bool = False, overwrite: bool = False
 ) -> Path:

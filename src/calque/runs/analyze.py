@@ -146,8 +146,7 @@ def _by_name(encoders: Sequence[str]) -> dict[str, str]:
     return paths
 
 
-# -- encoders
-# -------------------------------------------------------------------------------------------------
+# -- encoders --------------------------------------------------------------------------------------
 def _of_vectors(
     paths: Mapping[str, str],
     questions: Questions,
@@ -241,8 +240,7 @@ def _of_encoder(
     return view, layer_curve(questions, views)
 
 
-# -- parts of speech
-# --------------------------------------------------------------------------------------------------
+# -- parts of speech -------------------------------------------------------------------------------
 def _tags(
     task: WordRetrieval, upos: Sequence[str], say: Say
 ) -> dict[str, tuple[np.ndarray, Sequence[str]]]:
@@ -274,8 +272,7 @@ def _tags(
     return tags
 
 
-# -- tables
-# --------------------------------------------------------------------------------------------------
+# -- tables ----------------------------------------------------------------------------------------
 def table(findings: Sequence[Finding]) -> str:
     """Format scores as one text table per analysis, with a row for each encoder, metric and
     group.

@@ -130,8 +130,7 @@ def _shown(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-# -- scores on held-out text
-# -----------------------------------------------------------------------------
+# -- scores on held-out text -----------------------------------------------------------------------
 def scores_of(held_out: Sequence[HeldOutScore], *, seed: int = 0) -> list[Score]:
     """Return a score with a confidence interval over sentences for each metric that has counts for
     at least one sentence.

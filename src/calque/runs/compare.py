@@ -128,8 +128,7 @@ def check_results(path: str | Path) -> None:
         raise InputError(fact, path=path) from error
 
 
-# -- estimates
-# --------------------------------------------------------------------------------------------------
+# -- estimates -------------------------------------------------------------------------------------
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """A score with its variances.
@@ -376,8 +375,7 @@ _RUNS = (
 )
 
 
-# -- differences
-# --------------------------------------------------------------------------------------------------
+# -- differences -----------------------------------------------------------------------------------
 def p_value(one: Estimate, other: Estimate) -> float:
     """Return the two-sided p-value of the difference between two estimates on the same tests.
 

@@ -319,8 +319,7 @@ def _dropout(
     return drop
 
 
-# -- the model
-# --------------------------------------------------------------------------------------------------
+# -- the model -------------------------------------------------------------------------------------
 class Contexts(NamedTuple):
     """Hidden states of both directions, from which the words are predicted."""
 

@@ -344,8 +344,7 @@ def _entry(text: SenseText, i: int) -> str:
     return f"{text.lemmas[i].lower()}%{text.pos[i]}"
 
 
-# -- files
-# --------------------------------------------------------------------------------------------------
+# -- files -----------------------------------------------------------------------------------------
 def read_senses(
     path: str | PathLike[str], *, keys: str | PathLike[str] | None = None, lang: str = "en"
 ) -> SenseText:

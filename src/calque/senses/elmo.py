@@ -442,8 +442,7 @@ class ElmoEncoder(Encoder):
     def device(self) -> torch.device:
         return next(self.network.parameters()).device
 
-    # -- many sentences
-    # --------------------------------------------------------------------------------------------
+    # -- many sentences ----------------------------------------------------------------------------
     def encode(
         self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
     ) -> Embeddings:
@@ -500,8 +499,7 @@ class ElmoEncoder(Encoder):
             vectors[layer] = torch.cat([output[before, :half], output[after, half:]], dim=1)
         return check_finite(vectors, self.name)
 
-    # -- identity and disk
-    # -----------------------------------------------------------------------------------------
+    # -- identity and disk -------------------------------------------------------------------------
     @property
     def fingerprint(self) -> str:
         """Hash of the weights, options, layer, mixture and lower-casing; the hash is computed at
@@ -577,8 +575,7 @@ class ElmoEncoder(Encoder):
         return cls(network, **{**arguments, **options})
 
 
-# -- words as sequences of characters
-# -----------------------------------------------------------------------------------------
+# -- words as sequences of characters --------------------------------------------------------------
 def character_rows(words: Sequence[str], length: int = 50) -> np.ndarray:
     """Return the input of the character CNN, int16 `[n_words, length]`: the first `length - 2`
     UTF-8 bytes of each word between boundary characters, followed by padding. All ids are increased
@@ -647,8 +644,7 @@ def with_ends(numbers: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.
     return ids, widened
 
 
-# -- the two files
-# --------------------------------------------------------------------------------------------------
+# -- the two files ---------------------------------------------------------------------------------
 # errors that h5py raises for a corrupt file
 _H5PY_ERRORS = (OSError, RuntimeError, ValueError, KeyError, TypeError, OverflowError)
 

@@ -174,8 +174,7 @@ class Inventory(WordIndex):
         return names[np.where(frequencies.any(axis=0), frequencies.argmax(axis=0), len(uses))]
 
 
-# -- senses learned in pretraining
-# ---------------------------------------------------------------------------------------
+# -- senses learned in pretraining -----------------------------------------------------------------
 def trained_senses(folder: str | PathLike[str]) -> Inventory:
     """Open the senses that `calque pretrain --senses` saved. For ELMo, these are the senses of the
     forward direction; for BERT, the senses of words that are single subwords.
@@ -240,8 +239,7 @@ def inventory_of(
     return Inventory(name, words, n_senses.numpy(), shares, vectors, lower=lower)
 
 
-# -- states that predict words
-# -------------------------------------------------------------------------------------------
+# -- states that predict words ---------------------------------------------------------------------
 class Contexts(ABC):
     """Reads the hidden states from which a model predicts words.
 
@@ -390,8 +388,7 @@ def _masked(
     return masked, order
 
 
-# -- senses induced from text
-# ----------------------------------------------------------------------------------------------
+# -- senses induced from text ----------------------------------------------------------------------
 class ContextSenses(Inventory):
     """Senses induced from text by clustering the states that predict a word, see `split_words`.
 
@@ -562,8 +559,7 @@ def _places_by_word(numbers: np.ndarray, n_words: int) -> list[np.ndarray]:
     return np.split(order, firsts)[1:]  # the first part contains −1
 
 
-# -- calque senses
-# --------------------------------------------------------------------------------------------------
+# -- calque senses ---------------------------------------------------------------------------------
 def read_texts(
     texts: Sequence[str],
     *,

@@ -205,8 +205,7 @@ def choose_words(counts: np.ndarray, share: float, seed: int) -> np.ndarray:
     return np.concatenate(chosen)
 
 
-# -- from a folder
-# --------------------------------------------------------------------------------------------------
+# -- from a folder ---------------------------------------------------------------------------------
 def perplexity(
     encoder: str,
     texts: Sequence[tuple[str, str]],

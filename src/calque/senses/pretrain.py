@@ -272,8 +272,7 @@ def _about_senses(trained: Pretrained, dictionaries: Sequence[Dictionary]) -> di
     return about
 
 
-# -- presets
-# --------------------------------------------------------------------------------------------------
+# -- presets ---------------------------------------------------------------------------------------
 # Settings from Tables 6 to 8 and Appendix D of the paper. The following settings differ or are not
 # given there:
 # - A batch contains sentences, not segments of a stream (`unroll_steps`; 16 words, or 12 for two

@@ -122,8 +122,7 @@ class SenseTable(nn.Module):
         """Mask of the active senses of each word, bool `[n_words, S]`."""
         return (self.index >= 0) & self.live[self.index.clamp(min=0)]
 
-    # -- selection
-    # ----------------------------------------------------------------------------------------------
+    # -- selection ---------------------------------------------------------------------------------
     @torch.no_grad()
     def compare(self, states: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
         """Return the senses of candidate words, and their cosines with each state after the
@@ -156,8 +155,7 @@ class SenseTable(nn.Module):
         """Project states or centres `[..., dim]`, and L2-normalise them."""
         return nn.functional.normalize((vectors - self.mean) @ self.projection, dim=-1, eps=1e-30)
 
-    # -- updates after selection
-    # -------------------------------------------------------------------------------------------
+    # -- updates after selection -------------------------------------------------------------------
     @torch.no_grad()
     def follow(self, states: Tensor, classes: Tensor, rate: float) -> None:
         """Move each selected centre towards the mean of the states h `[n, dim]` that selected it.
@@ -223,8 +221,7 @@ class SenseTable(nn.Module):
             if centred:
                 self.mean.copy_(states.mean(0, dtype=torch.float64))
 
-    # -- active senses
-    # ----------------------------------------------------------------------------------------------
+    # -- active senses -----------------------------------------------------------------------------
     @torch.no_grad()
     def open(self, *, start: str = "copied", live: Tensor | None = None) -> None:
         """End the warm-up, and activate the other senses of each word.
@@ -305,8 +302,7 @@ def principal_axes(states: Tensor, k: int, *, whiten: float = 0.0) -> Tensor:
     return axes.to(states.dtype)
 
 
-# -- the file
-# --------------------------------------------------------------------------------------------------
+# -- the file --------------------------------------------------------------------------------------
 def save_senses(tables: Sequence[SenseTable], folder: Path, settings: Mapping[str, Any]) -> None:
     """Write `senses.safetensors`, which contains the tensors in `_SAVED` and the number of senses
     of each word for each table, with the settings as JSON in the metadata."""
@@ -363,8 +359,7 @@ def _reading(path: Path, content: str) -> Iterator[None]:
         raise InputError(f"the file does not contain {content} ({reason})", path=path) from error
 
 
-# -- the softmax
-# --------------------------------------------------------------------------------------------------
+# -- the softmax -----------------------------------------------------------------------------------
 SOFTMAX_FILE = "softmax.safetensors"
 MAX_LOGITS = 4_000_000  # maximum number of logits in memory if no gradients are computed
 # score of an excluded class; with −∞, the gradient would be invalid if all classes were excluded

@@ -210,8 +210,7 @@ def mask(
     return masked, chosen
 
 
-# -- words
-# --------------------------------------------------------------------------------------------------
+# -- words -----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Vocabulary:
     """Words to predict, sorted by decreasing frequency.

@@ -122,8 +122,7 @@ def score_links(
     ]
 
 
-# -- formulas of Och and Ney (2003, §5.1); the columns of `counts` are |A|, |S|, |A∩S| and |A∩P|
-# --------------------------------------------------------------------------------------------------
+# -- formulas of Och and Ney (2003, §5.1); the columns of `counts` are |A|, |S|, |A∩S| and |A∩P| ---
 def _aer(counts: np.ndarray) -> np.ndarray:
     return 1 - ratio(counts[..., 2] + counts[..., 3], counts[..., 0] + counts[..., 1])
 

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from calque.encoders.base import Encoder
 
 
-# -- exact match and F1 of answers, as in the official SQuAD script
-# ------------------------------------------------------
+# -- exact match and F1 of answers, as in the official SQuAD script --------------------------------
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII = str.maketrans("", "", string.punctuation)
 
@@ -67,8 +66,7 @@ def _f1(answer: list[str], gold: list[str]) -> float:
     return 2 * n_common / (len(answer) + len(gold))
 
 
-# -- question and passage vectors
-# --------------------------------------------------------------------------------------
+# -- question and passage vectors ------------------------------------------------------------------
 class QuestionVectors(NamedTuple):
     """Word vectors of passages and questions, and the index of each question's passage (`owner`,
     int64 `[n]`).
@@ -161,8 +159,7 @@ class SpanAnswers(Answers):
         return answer_scores(text.written[passage][start:end], text.right(question))
 
 
-# -- the task
-# --------------------------------------------------------------------------------------------------
+# -- the task --------------------------------------------------------------------------------------
 class Answering(ZeroShot[QuestionText]):
     """Extractive question answering, scored by word-level F1 and exact match as in SQuAD's script
     (`answer_scores`). An answer is a span of whole words. The best epoch is selected by F1.
@@ -240,8 +237,7 @@ class Answering(ZeroShot[QuestionText]):
     def answers(self, dataset: Dataset[QuestionText]) -> SpanAnswers:
         return SpanAnswers([dataset.data])
 
-    # -- vectors
-    # ----------------------------------------------------------------------------------------------
+    # -- vectors -----------------------------------------------------------------------------------
     def encoded(
         self, encoder: Encoder, data: QuestionText, *, progress: bool = False
     ) -> QuestionVectors:
@@ -253,8 +249,7 @@ class Answering(ZeroShot[QuestionText]):
     def frozen(self, embeddings: QuestionVectors, device: torch.device) -> VectorSource:
         return QuestionSource(embeddings, device)
 
-    # -- task head
-    # ----------------------------------------------------------------------------------------------
+    # -- task head ---------------------------------------------------------------------------------
     def head(self, dim: int) -> nn.Module:
         return MatchedEnds(dim, hidden=self.hidden, dropout=self.dropout)
 

@@ -279,8 +279,7 @@ class Lexicon(Task):
         fact = f"{name}: none of its {len(self.dictionary):,} entries {lacking}"
         return f"{fact}, so there is nothing to measure; check the languages"
 
-    # -- words and their vectors
-    # -------------------------------------------------------------------------------------------
+    # -- words and their vectors -------------------------------------------------------------------
     def anchors(self, encoder: Encoder, *, progress: bool = False) -> tuple[Anchors, Anchors]:
         """Return the word types of the texts in both languages with their vectors; without texts,
         those of the dictionary.
@@ -379,8 +378,7 @@ class Lexicon(Task):
                 gold.setdefault(row, set()).add(translation_row)
         return {row: sorted(gold[row]) for row in sorted(gold)}, left_out
 
-    # -- search
-    # ----------------------------------------------------------------------------------------------
+    # -- search ------------------------------------------------------------------------------------
     def _ranks(
         self,
         source: np.ndarray,

@@ -45,8 +45,7 @@ def first_occurrences(sentences: Sentences) -> np.ndarray:
     return first
 
 
-# -- unseen, seen and identical word pairs
-# --------------------------------------------------------------------------------------------------
+# -- unseen, seen and identical word pairs ---------------------------------------------------------
 def unseen_pairs(
     corpus: ParallelCorpus, pairs: WordPairs, train: ParallelCorpus, train_pairs: WordPairs
 ) -> np.ndarray:
@@ -104,8 +103,7 @@ def _linked_types(
     )
 
 
-# -- sentences shared by test and training text
-# --------------------------------------------------------------------------------------------------
+# -- sentences shared by test and training text ----------------------------------------------------
 def shared_sentences(corpus: ParallelCorpus, train: ParallelCorpus) -> np.ndarray:
     """Return the mask of sentence pairs of which at least one side occurs in the training text,
     bool `[n_sentences]`.

@@ -264,8 +264,7 @@ class Probing(ZeroShot[ProbeText]):
     def sentences(self, data: ProbeText) -> Sentences:
         return data.sentences
 
-    # -- vectors
-    # ----------------------------------------------------------------------------------------------
+    # -- vectors -----------------------------------------------------------------------------------
     def encoded(self, encoder: Encoder, data: ProbeText, *, progress: bool = False) -> Embeddings:
         vectors = encoder.encode(data.sentences, progress=progress)
         if encoder.rows == "words":
@@ -277,8 +276,7 @@ class Probing(ZeroShot[ProbeText]):
     def frozen(self, embeddings: Embeddings, device: torch.device) -> VectorSource:
         return FrozenSource(embeddings, device, words=getattr(embeddings, "words", None))
 
-    # -- task head
-    # ----------------------------------------------------------------------------------------------
+    # -- task head ---------------------------------------------------------------------------------
     def answers(self, dataset: Dataset[ProbeText]) -> ProbeAnswers:
         return ProbeAnswers.of(dataset.data, self.labels)
 

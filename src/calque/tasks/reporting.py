@@ -172,8 +172,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
 }
 
 
-# -- declarations of calque's own tasks
-# ----------------------------------------------------------------------------------
+# -- declarations of calque's own tasks ------------------------------------------------------------
 RETRIEVAL = Reporting(
     descriptive=(
         "queries",

@@ -194,8 +194,7 @@ class WordRetrieval(Task):
             **options,
         )
 
-    # -- queries
-    # ----------------------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
     @cached_property
     def links(self) -> tuple[WordPairs, WordPairs | None]:
         """One-to-one links of the test text and links of the training text, computed by the aligner
@@ -302,8 +301,7 @@ class WordRetrieval(Task):
     def _name(self) -> str:
         return self.corpus.path or self.data or "the test text"
 
-    # -- scores
-    # ----------------------------------------------------------------------------------------------
+    # -- scores ------------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Encode both sides and compute the scores.
 
@@ -527,8 +525,7 @@ def with_special_tokens(encoder: Encoder, sentences: Sentences) -> Embeddings:
     return Embeddings(vectors.data, split.word_offsets, split.covered)
 
 
-# -- search
-# --------------------------------------------------------------------------------------------------
+# -- search ----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Retrieved:
     """Words nearest to each query, in both directions.

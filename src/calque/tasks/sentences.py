@@ -385,8 +385,7 @@ def is_translation(nearest: np.ndarray, queries: np.ndarray, candidates: np.ndar
     )
 
 
-# -- mining
-# --------------------------------------------------------------------------------------------------
+# -- mining ----------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Minable:
     """Distinct sentences on both sides of a parallel text, and the gold pairs.

@@ -102,8 +102,7 @@ def options_of_task(name: str) -> dict[str, Declared]:
     return options_of_class(TASKS.load(name))
 
 
-# -- groups of options that `Words` and `Inputs` declare, and of files
-# --------------------------------------------------------------------------------------------------
+# -- groups of options that `Words` and `Inputs` declare, and of files -----------------------------
 _LINKING = ("langs", "model", "symmetrize", "seed")
 # The languages and links of a trained task are those of the parallel text for label projection.
 _TRAINED = ("test_limit", *_LINKING)

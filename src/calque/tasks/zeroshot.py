@@ -190,8 +190,7 @@ class ZeroShot(Task, Generic[D]):
             )
         return in_sources
 
-    # -- from files
-    # ----------------------------------------------------------------------------------------------
+    # -- from files --------------------------------------------------------------------------------
     @staticmethod
     @abstractmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> Any:
@@ -334,8 +333,7 @@ class ZeroShot(Task, Generic[D]):
         """
         raise SettingError(f"--project requires a word tagging task, got {inputs.task}")
 
-    # -- defined by each task: head, losses and scores
-    # --------------------------------------------------------------
+    # -- defined by each task: head, losses and scores ---------------------------------------------
     def defaults(self) -> dict[str, Any]:
         """Return the task's default settings for `Supervised`."""
         frozen_epochs, tuned_epochs = self.epochs
@@ -405,8 +403,7 @@ class ZeroShot(Task, Generic[D]):
         """Return a source that yields batches of the vectors returned by `encoded`."""
         return FrozenSource(embeddings, device)
 
-    # -- the protocol
-    # ----------------------------------------------------------------------------------------------
+    # -- the protocol ------------------------------------------------------------------------------
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Return the scores on every test set, the main score first. A score is the mean over
         seeds, with a confidence interval over seeds and texts (`Measured.over_runs`). With only one

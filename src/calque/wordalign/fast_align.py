@@ -210,8 +210,7 @@ def one_pass(
     )
 
 
-# -- compiled loops
-# --------------------------------------------------------------------------------------------------
+# -- compiled loops --------------------------------------------------------------------------------
 @loop
 def diagonal(j, m, n, tension, row):
     """Fill `row` with exp(-tension |i / n - j / m|) for i = 1, …, n, where j is counted from 1, and

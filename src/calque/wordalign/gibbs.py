@@ -397,8 +397,7 @@ def _mean(tables: list[DirectionTables]) -> DirectionTables:
     return DirectionTables(**means)
 
 
-# -- compiled loops
-# --------------------------------------------------------------------------------------------------
+# -- compiled loops --------------------------------------------------------------------------------
 @loop
 def tally(sentences, text, state):
     """Add the counts of links, jumps and fertilities to `state`."""

@@ -370,8 +370,7 @@ def _lengthened(null: np.ndarray, n: int) -> np.ndarray:
     return np.append(null, np.full(n - len(null), null.min(initial=1.0), null.dtype))
 
 
-# -- compiled loops
-# --------------------------------------------------------------------------------------------------
+# -- compiled loops --------------------------------------------------------------------------------
 @fast_part
 def chain(
     emission,

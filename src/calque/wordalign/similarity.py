@@ -117,8 +117,7 @@ def _covered(side: Embeddings, sentence: int) -> np.ndarray:
     return rows if side.covered is None else rows[side.covered[rows]]
 
 
-# -- links
-# --------------------------------------------------------------------------------------------------
+# -- links -----------------------------------------------------------------------------------------
 def mutual(similarity: np.ndarray) -> np.ndarray:
     """Link word pairs that are mutually most similar (SimAlign's Argmax, Jalili Sabet et al. 2020,
     §2.1).

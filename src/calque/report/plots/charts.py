@@ -306,8 +306,7 @@ def heat(
     return Drawing(width, height, "".join(parts), title, description)
 
 
-# -- words in a plane
-# --------------------------------------------------------------------------------------------------
+# -- words in a plane ------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Dot:
     """Point of a projection: a word in its sentence."""

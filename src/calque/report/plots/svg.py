@@ -262,8 +262,7 @@ def shortened(content: str, max_width: float, size: float = 12) -> str:
     return content + "…"
 
 
-# -- scales, axes and legends
-# ------------------------------------------------------------------------------------------
+# -- scales, axes and legends ----------------------------------------------------------------------
 @dataclass(frozen=True)
 class Scale:
     """Linear or logarithmic scale that maps values from `first` to `last` to positions from `start`

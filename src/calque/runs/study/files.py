@@ -81,8 +81,7 @@ def check_files(study: Study, path: str | Path) -> None:
     raise InputError(f"{where}: {first}{also}", path=path)
 
 
-# -- encoders
-# --------------------------------------------------------------------------------------------------
+# -- encoders --------------------------------------------------------------------------------------
 def _encoders(study: Study) -> Iterator[Check]:
     from calque.encoders.names import check_encoder
 
@@ -104,8 +103,7 @@ def _pretraining(study: Study, where: str, pretrain: Mapping[str, Any]) -> Itera
             yield _dictionary(study, f"{where}.dictionaries.{name}", langs, file)
 
 
-# -- supervision
-# --------------------------------------------------------------------------------------------------
+# -- supervision -----------------------------------------------------------------------------------
 def _supervision(study: Study) -> Iterator[Check]:
     for name, table in study.supervision.items():
         where = f"supervision.{name}"
@@ -125,8 +123,7 @@ def _translations(study: Study) -> Iterator[Check]:
                 yield Check(where, paths, partial(_first_blocks, paths))
 
 
-# -- tasks
-# --------------------------------------------------------------------------------------------------
+# -- tasks -----------------------------------------------------------------------------------------
 def _tasks(study: Study) -> Iterator[Check]:
     for name, table in study.tasks.items():
         where = f"tasks.{name}"
@@ -189,8 +186,7 @@ def _build_task(study: Study, table: TaskTable) -> None:
                 task.answers(texts)
 
 
-# -- kinds of files
-# --------------------------------------------------------------------------------------------------
+# -- kinds of files --------------------------------------------------------------------------------
 def _parallel(study: Study, where: str, langs: tuple[str, str], file: str) -> Check:
     path = study.path(file)
     format = study.words.get("format")

@@ -124,8 +124,7 @@ class Grid:
                 about = {**row.about, "task": name}
                 self.scores += [(about, step) for step in self._scoring(row, name, task)]
 
-    # -- encoders
-    # ----------------------------------------------------------------------------------------------
+    # -- encoders ----------------------------------------------------------------------------------
     def _bases(self, name: str, table: EncoderTable) -> Iterator[Base]:
         """Yield the base encoders: a single encoder, or one per pretraining run and (with `pairs`)
         language.
@@ -242,8 +241,7 @@ class Grid:
                         row_load = {"layer": read_layer} if at_once else view
                         self.rows.append(Row(about, step, row_load, base.langs))
 
-    # -- alignment
-    # ----------------------------------------------------------------------------------------------
+    # -- alignment ---------------------------------------------------------------------------------
     def _aligned(
         self,
         base: Step | str,
@@ -328,8 +326,7 @@ class Grid:
             steps.append(self._step("entries", settings, files, label=label))
         return steps
 
-    # -- tasks
-    # ----------------------------------------------------------------------------------------------
+    # -- tasks -------------------------------------------------------------------------------------
     def _scoring(self, row: Row, name: str, table: TaskTable) -> list[Step]:
         """Return the steps that score one encoder on a task: a single step, or one step for each
         language.
@@ -410,8 +407,7 @@ class Grid:
         label = f"{name}: {label_of(row.about, row.langs)}"
         return [self._reading(row.encoder, "score", settings, files, label=label)]
 
-    # -- inputs of steps
-    # --------------------------------------------------------------------------------------------
+    # -- inputs of steps ---------------------------------------------------------------------------
     def _reading(
         self,
         encoder: Step | str,

@@ -58,8 +58,7 @@ def _is_same(known: Path, study: Path) -> bool:
     return os.path.samefile(known, study) if known.exists() else known.name == study.name
 
 
-# -- scores of removed rows
-# ----------------------------------------------------------------------------------------------
+# -- scores of removed rows ------------------------------------------------------------------------
 def keep_removed(results: Path, records: Iterable[Mapping[str, Any]]) -> tuple[int, Path] | None:
     """Copy a result file to `results.jsonl.1` (or `.2`, …) if it contains scores of rows or tasks
     that are not in `records`.

@@ -299,8 +299,7 @@ def listed(files: Sequence[str] | str | None) -> list[str]:
     return [files] if isinstance(files, str) else list(files or [])
 
 
-# -- reading
-# --------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 def read_study(path: str | Path) -> Study:
     """Read a study from a TOML file.
 

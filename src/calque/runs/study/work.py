@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 LINKS, ENTRIES = "links.align", "entries.tsv"
 
 
-# -- encoders
-# --------------------------------------------------------------------------------------------------
+# -- encoders --------------------------------------------------------------------------------------
 def _pretrain(step: Step, folder: Path) -> None:
     _write_scores(folder, imported(f"{PRETRAINING}:train")(step, folder))
 
@@ -37,8 +36,7 @@ def _join(step: Step, folder: Path) -> None:
     PerLanguage(encoders, name=step.settings["name"], alike=False).save(folder)
 
 
-# -- alignment
-# --------------------------------------------------------------------------------------------------
+# -- alignment -------------------------------------------------------------------------------------
 def _link(step: Step, folder: Path) -> None:
     from calque.input_texts import Words
     from calque.runs.settings import LinkSettings
@@ -111,8 +109,7 @@ def _anchors(step: Step, folder: Path) -> None:
     make_anchors(AnchorSettings(out=folder, **fields), load=load)
 
 
-# -- tasks
-# --------------------------------------------------------------------------------------------------
+# -- tasks -----------------------------------------------------------------------------------------
 def _score(step: Step, folder: Path) -> None:
     from calque.runs.evaluate import evaluate
 
