@@ -53,11 +53,10 @@ def main(arguments: list[str] | None = None) -> None:
     wall, processor = np.median(ratios, axis=0)
     print(
         f"CSLS {options.n:,} × {options.n:,} × {options.dim}, both directions, {options.threads} "
-        f"threads: {wall:.2f} times one "
-        f"float32 product (goal: at most 1.3), {processor:.2f} times its processor time; medians "
-        f"of {options.rounds} rounds; "
-        f"accuracy {(nearest == np.arange(options.n)).mean():.3f}; {anonymous_mib() - before:,.0f} "
-        "MiB more afterwards"
+        f"threads: {wall:.2f} times one float32 product (goal: at most 1.3), {processor:.2f} times "
+        f"its processor time; medians of {options.rounds} rounds; accuracy "
+        f"{(nearest == np.arange(options.n)).mean():.3f}; {anonymous_mib() - before:,.0f} MiB more "
+        "afterwards"
     )
 
 

@@ -82,8 +82,7 @@ def plant(
     if len(pool) < needed:
         raise InputError(
             f"{words} pseudo-words require {needed} words that occur at least {at_least} times, "
-            f"got {len(pool)}; use more "
-            "text or fewer pseudo-words"
+            f"got {len(pool)}; use more text or fewer pseudo-words"
         )
     frequency = np.array([counts[word] for word in pool])
     tried = np.resize(np.arange(per_pseudo[0], per_pseudo[1] + 1), round(_SPARE * words))

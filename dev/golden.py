@@ -168,8 +168,7 @@ HELP = (
 # steps of `align` whose saved encoder is opened and evaluated
 OPENED = (
     "rotation normalized sentences linear finetune contrastive several dictionary anchors "
-    "dict-layers "
-    "identical static-text static static-distributions released elmo"
+    "dict-layers identical static-text static static-distributions released elmo"
 )
 STUDIES = {
     "parallel": """

@@ -206,9 +206,8 @@ VERBS = {
         once=True,
     ),
     "align clcr": Verb(
-        "align --method clcr --encoder en=mini,de=mini @train.tsv --langs en de --towards en --out "
-        "result --option "
-        "epochs=[0.5,0.2,0.2,0.2,0.2] --checkpoint-every 3",
+        "align --method clcr --encoder en=mini,de=mini @train.tsv --langs en de --towards en "
+        "--out result --option epochs=[0.5,0.2,0.2,0.2,0.2] --checkpoint-every 3",
         once=True,
     ),
     "demo": Verb("demo --languages de --out result", once=True),

@@ -37,10 +37,9 @@ def test_a_file_never_gets_the_descriptor_of_a_closed_stream(tmp_path, closed):
     """
     program = (
         "import os, sys; from calque.cli.streams import open_closed_streams; "
-        "open_closed_streams(); "
-        "file = open('out', 'w'); assert file.fileno() > 2; os.write(1, b'x'); os.write(2, b'y'); "
-        "os.read(0, 1); "
-        "print('x'); print('y', file=sys.stderr); sys.stdin.read()"
+        "open_closed_streams(); file = open('out', 'w'); assert file.fileno() > 2; os.write(1, "
+        "b'x'); os.write(2, b'y'); os.read(0, 1); print('x'); print('y', file=sys.stderr); "
+        "sys.stdin.read()"
     )
     ended = shell(f'{sys.executable} -c "{program}" {closed}', tmp_path)
     assert ended.returncode == 0, ended.stderr

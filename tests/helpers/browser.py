@@ -26,10 +26,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 PLACES = ("/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",)
 HOW = (
     "no Chromium found, so the tests of the report and the explorer in a browser are skipped: "
-    "install one by "
-    "`apt-get update && apt-get install -y chromium` (Debian, Ubuntu) or `python -m playwright "
-    "install chromium`, "
-    "or set CHROMIUM to the path of one"
+    "install one by `apt-get update && apt-get install -y chromium` (Debian, Ubuntu) or `python -m "
+    "playwright install chromium`, or set CHROMIUM to the path of one"
 )
 
 

@@ -382,17 +382,14 @@ def test_every_lower_score_is_listed(tmp_path):
     clear, further, within, compared = summary
     assert compared == (
         "The method is compared with base on named entities, inference, word retrieval and word "
-        "alignment. “Clearly” means "
-        "significantly, in tests over training runs and texts, corrected for the number of "
-        "comparisons."
+        "alignment. “Clearly” means significantly, in tests over training runs and texts, "
+        "corrected for the number of comparisons."
     )
     assert clear == (
         "new raises word retrieval by 30.0 on average (clearly in 2 of 2 languages), raises named "
-        "entities by 14.8 on average "
-        "(clearly in 1 of 2 languages), and lowers the error of word alignment by 4.5 on average "
-        "(clearly in 1 of 2 languages), "
-        "but is clearly worse by 20.0 in en (the training language) on named entities; 5.0 on "
-        "average on inference."
+        "entities by 14.8 on average (clearly in 1 of 2 languages), and lowers the error of word "
+        "alignment by 4.5 on average (clearly in 1 of 2 languages), but is clearly worse by 20.0 "
+        "in en (the training language) on named entities; 5.0 on average on inference."
     )
     assert further == (
         "new, in further metrics, is clearly worse by 10.0 in de and 5.0 on average on word "
@@ -400,8 +397,7 @@ def test_every_lower_score_is_listed(tmp_path):
     )
     assert within == (
         "new is worse, but not clearly, by 5.0 in de, 5.0 in fr and 1.0 in en (the training "
-        "language) on inference; 1.0 in "
-        "de on word alignment; 0.5 in fr on named entities."
+        "language) on inference; 1.0 in de on word alignment; 0.5 in fr on named entities."
     )
 
 
@@ -412,13 +408,11 @@ def test_gains_and_losses_are_counted_in_the_same_metrics(tmp_path):
     headline, further, _ = verdict_of(lines, tmp_path)
     assert headline == (
         "new is nowhere clearly better than base in the headline metrics and is clearly worse by "
-        "2.8 in fr and 1.4 on average "
-        "on word retrieval."
+        "2.8 in fr and 1.4 on average on word retrieval."
     )
     assert further == (
         "new, in further metrics, raises word retrieval (by word type, unseen pairs) by 40.8 on "
-        "average (clearly in 2 of 2 "
-        "languages)."
+        "average (clearly in 2 of 2 languages)."
     )
 
 
@@ -499,8 +493,7 @@ def test_the_verdict_says_which_number_of_runs_to_increase(tmp_path):
     lines[0]["runs"] = [0.1, 0.1, 0.1]
     assert verdict_of([lines[0], *new[:2]], tmp_path)[0] == (
         "new: a difference from base cannot be shown with two training runs; align with five seeds "
-        "(runs = 5 in a study, "
-        "--seed with calque align)."
+        "(runs = 5 in a study, --seed with calque align)."
     )
 
 

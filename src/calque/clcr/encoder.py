@@ -369,9 +369,8 @@ class KeyPointEncoder(Encoder):
         if missing:
             raise SettingError(
                 f"{len(missing):,} of {len(texts):,} sentences in {lang} have no translation "
-                "(first: "
-                f"{' '.join(missing[0])[:60]!r}), but pivots need one for every sentence; add "
-                "these sentences to `translations`"
+                f"(first: {' '.join(missing[0])[:60]!r}), but pivots need one for every sentence; "
+                "add these sentences to `translations`"
             )
         translations = [translation_of[words] for words in texts]
         corpus = ParallelCorpus.of(texts, translations, (lang, self.pivot))

@@ -31,8 +31,7 @@ _TABLES: Mapping[str, tuple[str, str, str, tuple[str, ...], str]] = {
         "trained on",
         ("accuracy", "precision", "recall", "ambiguous"),
         "Scores against the pivots of one translation, which are noisy labels. Ambiguous words "
-        "have a probability "
-        "that is neither low nor high.",
+        "have a probability that is neither low nor high.",
     ),
     "order": (
         "clcr-order",
@@ -40,8 +39,7 @@ _TABLES: Mapping[str, tuple[str, str, str, tuple[str, ...], str]] = {
         "order",
         ("bleu-2", "bleu-3", "bleu-4"),
         "Fraction of the n-grams of an order that also occur in the order of the pivot language. "
-        "In the row names, n is the "
-        "beam size of the search.",
+        "In the row names, n is the beam size of the search.",
     ),
 }
 

@@ -25,21 +25,17 @@ def _reading(claims: Claims) -> tuple[str, ...]:
     """Return the notes that explain the scores on the page."""
     return (
         "Each score has a 95% interval. With several training runs, the interval covers variation "
-        "between runs and between "
-        "texts (Student's t; the two variances are added). With a single run, it covers only "
-        "variation between texts.",
+        "between runs and between texts (Student's t; the two variances are added). With a single "
+        "run, it covers only variation between texts.",
         "± is the standard deviation over training runs. For an aligned encoder, each alignment "
-        "counts as one run, and the "
-        "scores of its task heads are averaged first. Differences are tested only if there are at "
-        "least three runs.",
+        "counts as one run, and the scores of its task heads are averaged first. Differences are "
+        "tested only if there are at least three runs.",
         "A task head has not converged if its best epoch was the last, because more epochs might "
-        "have improved it. Scores of "
-        "such heads are marked and get no verdict: with longer training, the order of two "
-        "encoders can be reversed.",
+        "have improved it. Scores of such heads are marked and get no verdict: with longer "
+        "training, the order of two encoders can be reversed.",
         f"{rule(claims.number)} Half of this 5% is allotted to tests of means over languages. A "
-        "difference can be clear even "
-        "if intervals overlap: methods are scored on the same test items, so a difference is more "
-        "precise than either score.",
+        "difference can be clear even if intervals overlap: methods are scored on the same test "
+        "items, so a difference is more precise than either score.",
         "Means over languages do not include the language of a task's training text. Test sets "
         "that are translations of one "
         "another are resampled together, so a mean does not count the same text several times.",

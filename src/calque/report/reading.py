@@ -178,9 +178,8 @@ def read_results(paths: Sequence[str | os.PathLike[str]]) -> Results:
     if not result_files and not any(run.has_section for run in runs):
         raise InputError(
             "contains no results; expected results.jsonl from `calque demo` or `calque study`, a "
-            "file from "
-            "`calque evaluate --out`, or an encoder with held-out training scores, such as a CLCR "
-            "encoder",
+            "file from `calque evaluate --out`, or an encoder with held-out training scores, such "
+            "as a CLCR encoder",
             path=", ".join(map(str, paths)),
         )
     records: list[Record] = []

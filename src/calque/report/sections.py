@@ -448,9 +448,8 @@ def points(records: Sequence[Record], subjects: Subjects) -> Section | None:
         panels.append(Panel({"language": langs[-1], "after": after.label}, tuple(drawings)))
     note = (
         "Open circles are words of the first language; filled squares are words of the second. A "
-        "line joins a word and its "
-        "translation; short lines indicate good alignment. Directions and large distances have "
-        "little meaning in a projection.",
+        "line joins a word and its translation; short lines indicate good alignment. Directions "
+        "and large distances have little meaning in a projection.",
     )
     if is_any_left_out:
         note = (*note, f" At most {max_pairs} pairs are shown.")

@@ -162,8 +162,7 @@ def glance(headlines: Sequence[Question], claims: Claims) -> Table | None:
     ]
     note = (
         "Mean difference over the target languages in points, followed by a sign for each "
-        "language: ▲ clearly better, "
-        "▼ clearly worse, · no clear difference.",
+        "language: ▲ clearly better, ▼ clearly worse, · no clear difference.",
     )
     return Table(
         "glance",
@@ -224,8 +223,7 @@ def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:
     metric, way = metric_name(question.metric), _way(question)
     description = (
         f"Difference in {points}{metric} for each method and test set. Coloured cells are clearly "
-        "better or "
-        "worse; hatched cells are neither. The table below contains the values."
+        "better or worse; hatched cells are neither. The table below contains the values."
     )
     rows, names = (
         [(c.subject.label, c.subject.number) for c in comparisons],

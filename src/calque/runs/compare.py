@@ -455,9 +455,8 @@ def rule(comparisons: int) -> str:
     many = f"{comparisons:,} comparisons are" if comparisons != 1 else "1 comparison is"
     return (
         f"{many} made here, each by a test over training runs and texts. The p-values are "
-        "corrected for the number of "
-        "comparisons (Holm): if no methods differed, at most 5 in 100 such pages would claim any "
-        "difference."
+        "corrected for the number of comparisons (Holm): if no methods differed, at most 5 in 100 "
+        "such pages would claim any difference."
     )
 
 

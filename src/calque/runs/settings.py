@@ -245,9 +245,8 @@ class AlignSettings:
     anchors: Several = files("Folders written by calque anchors, used instead of --text.", "DIR...")
     unsupervised: bool = option(
         False,
-        "Align without parallel text or a dictionary. If the alignment fails, the encoder is saved "
-        "with a note in its model "
-        "card, and the exit code is 1.",
+        "Align without parallel text or a dictionary. If the alignment fails, the encoder is "
+        "saved with a note in its model card, and the exit code is 1.",
     )
     released: Several = files(
         "Folders of published maps (XX_best_mapping.pth, Schuster 2019), one per mapped layer.",
@@ -289,8 +288,7 @@ class DistilSettings:
     static: bool = option(
         False,
         "Train only one static vector per subword of --student, without a network; the defaults "
-        "are then --batch 256, "
-        "--learning-rate 0.01 and --ranking 0.3.",
+        "are then --batch 256, --learning-rate 0.01 and --ranking 0.3.",
     )
     sentence_pooling: str | None = option(
         None,
@@ -305,8 +303,7 @@ class DistilSettings:
     teacher_prompt: str | None = option(
         None,
         "Prompt to put before each text of the teacher, e.g. 'query: ' for e5, or the name of a "
-        "prompt saved with it, "
-        "e.g. query; default: the teacher's default prompt, if it has one.",
+        "prompt saved with it, e.g. query; default: the teacher's default prompt, if it has one.",
     )
     vectors: Path | None = option(
         None, "Folder of teacher vectors for reuse in other runs.", metavar="FOLDER"
@@ -388,9 +385,8 @@ class LinkSettings:
     )
     cross_fit: Annotated[int, Range(2)] | None = option(
         None,
-        "With --prior: split the text into N parts, and compute the similarities of each part with "
-        "a copy of the encoder that "
-        "was aligned on the other parts.",
+        "With --prior: split the text into N parts, and compute the similarities of each part "
+        "with a copy of the encoder that was aligned on the other parts.",
         metavar="N",
     )
     also: Several = files(

@@ -179,9 +179,8 @@ class Disambiguation(Task):
                 missing = f", {about['words_without_vector']:,} without a vector"
             yield (
                 f"{score.data}: {about['answered']:,} of {score.n:,} words answered, "
-                f"{about['unseen_lemmas']:,} with a lemma "
-                f"missing from {train}{missing}; most frequent sense "
-                f"{100 * about['frequent']:.1f}, random guess "
+                f"{about['unseen_lemmas']:,} with a lemma missing from {train}{missing}; most "
+                f"frequent sense {100 * about['frequent']:.1f}, random guess "
                 f"{100 * about['chance']:.1f}"
             )
 

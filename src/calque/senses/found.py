@@ -425,8 +425,7 @@ class ContextSenses(Inventory):
         if len(sampled) < FEWEST_WORDS:
             raise SettingError(
                 f"at least {FEWEST_WORDS} words must occur {MIN_VECTORS} times to decide which "
-                "words have several senses, "
-                f"got {len(sampled)}; give more text"
+                f"words have several senses, got {len(sampled)}; give more text"
             )
         word_states = list(sampled.values())
         self._mean, self._axes = discriminant_axes(word_states)

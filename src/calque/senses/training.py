@@ -197,9 +197,8 @@ class Translations:
             if not forward and not backward:
                 raise SettingError(
                     f"{_place(dictionary)}: none of the {len(dictionary):,} pairs has two "
-                    "different "
-                    "words of the vocabulary; "
-                    f"are the languages {' and '.join(dictionary.langs)}?"
+                    "different words of the vocabulary; are the languages "
+                    f"{' and '.join(dictionary.langs)}?"
                 )
             self._add(rows, first, second, forward)
             self._add(rows, second, first, backward)
@@ -555,9 +554,8 @@ class LanguageModel(Documented, ABC):
             warmup = self.senses.warmup_of(self.updates)
             if warmup >= self.updates:
                 raise SettingError(
-                    "the warm-up for senses must be shorter than the training of "
-                    f"{self.updates:,} updates, got {warmup:,}; "
-                    "train longer, or shorten the warm-up"
+                    f"the warm-up for senses must be shorter than the training of {self.updates:,} "
+                    f"updates, got {warmup:,}; train longer, or shorten the warm-up"
                 )
         _ = self.schedule  # checks its values
 

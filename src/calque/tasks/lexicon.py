@@ -132,9 +132,8 @@ class Lexicon(Task):
         candidates: Annotated[
             CandidateWords,
             Option(
-                "Words among which translations are searched: all words (all; default), or "
-                "only the words of the dictionary (dictionary), which makes the search much "
-                "easier."
+                "Words among which translations are searched: all words (all; default), or only "
+                "the words of the dictionary (dictionary), which makes the search much easier."
             ),
         ] = "all",
         max_candidates: Annotated[

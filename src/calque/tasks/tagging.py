@@ -80,9 +80,8 @@ class Tagging(ZeroShot[TaggedText]):
         unknown: Annotated[
             Literal["raise", "miss"],
             Option(
-                "Handling of labels in test or development text that occur in no training "
-                "text: stop with an error (raise; default), or count these labels as wrong "
-                "(miss)."
+                "Handling of labels in test or development text that occur in no training text: "
+                "stop with an error (raise; default), or count these labels as wrong (miss)."
             ),
         ] = "raise",
         tune: bool = False,

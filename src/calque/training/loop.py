@@ -365,8 +365,7 @@ class Loop(Generic[T]):
         if wrong:
             raise SettingError(
                 f"{len(wrong)} of {len(self.parameters)} trained tensors ({wrong[0]}, …) are not "
-                "finite "
-                f"after update {self.step}: lower the learning rate"
+                f"finite after update {self.step}: lower the learning rate"
             )
 
     def save(self) -> None:
