@@ -40,8 +40,8 @@ def skipped(
     warnings.warn(SkippedWarning(message, dict(counts or {}), dict(first or {})), stacklevel=3)
 
 
-# reasons for skipping a line that are normal even in valid text; lines skipped for any other reason
-# count as unusable
+# Reasons for skipping a line that are normal even in valid text. Lines skipped for any other reason
+# count as unusable, unless the reader yields them as an `Omission`.
 _USUAL = (
     BLANK,
     HEADER,
@@ -70,7 +70,8 @@ def warn_skipped(corpus: ParallelCorpus, path: str | PathLike[str]) -> None:
             path=path,
         )
     # One wrong line in ten shows a wrong format rather than errors of single lines.
-    n_unusable = sum(count for reason, count in corpus.skipped.items() if reason not in _USUAL)
+    usual = {*_USUAL, *corpus.omitted}
+    n_unusable = sum(count for reason, count in corpus.skipped.items() if reason not in usual)
     if 10 * n_unusable > len(corpus) and not SKIP_UNUSABLE:
         fact = (
             f"{n_unusable:,} of {len(corpus):,} lines cannot be used ({reasons}), expected at most "

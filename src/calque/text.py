@@ -144,6 +144,8 @@ class ParallelCorpus:
         langs: languages of source and target.
         skipped: number of skipped lines for each reason.
         first_skipped: position of the first skipped line for each reason.
+        omitted: reasons for which the format of the file leaves out lines; the other reasons are
+            errors in the file.
         path: file of the corpus, for use in messages.
     """
 
@@ -154,6 +156,7 @@ class ParallelCorpus:
         *,
         skipped: Mapping[str, int] | None = None,
         first_skipped: Mapping[str, str] | None = None,
+        omitted: Iterable[str] = (),
         path: str | None = None,
     ):
         if len(langs) != 2:
@@ -167,6 +170,7 @@ class ParallelCorpus:
         self.langs = (langs[0], langs[1])
         self.skipped = dict(skipped or {})
         self.first_skipped = dict(first_skipped or {})
+        self.omitted = frozenset(omitted)
         self.path = path
 
     @classmethod
@@ -270,6 +274,7 @@ class ParallelCorpus:
             (self.langs[1], self.langs[0]),
             skipped=self.skipped,
             first_skipped=self.first_skipped,
+            omitted=self.omitted,
             path=self.path,
         )
 
@@ -295,6 +300,7 @@ class ParallelCorpus:
             "langs": self.langs,
             "skipped": self.skipped,
             "first_skipped": self.first_skipped,
+            "omitted": sorted(self.omitted),
             "path": self.path,
         }
         record = {"calque": json_text(attributes)}

@@ -5,14 +5,17 @@ import pytest
 from command import fails, works
 
 READER = """
-from calque.corpora.lines import RawPair
+from calque.corpora import Omission, RawPair
 
 
 def arrows(path, *, langs):
     '''Lines with an arrow between source and target.'''
     with open(path, encoding="utf-8") as file:
         for number, line in enumerate(file, start=1):
-            source, _, target = line.strip().partition(" -> ")
+            source, arrow, target = line.strip().partition(" -> ")
+            if not arrow:
+                yield Omission(number, "no arrow")
+                continue
             yield RawPair(number, source, target)
 """
 
@@ -35,3 +38,11 @@ def test_a_reader_from_another_package_can_be_named(capsys, text, tmp_path):
 def test_a_task_on_parallel_text_accepts_a_format(capsys, text):
     job = ("evaluate", "mini", "retrieval", "--test", text, "--langs", "en", "de", "-q")
     assert "retrieval" in works(capsys, *job, "--format", "arrow_reader:arrows")[0]
+
+
+def test_lines_that_a_reader_omits_are_counted_but_raise_no_error(capsys, text, tmp_path):
+    text.write_text(text.read_text() + "a comment\n" * 20)
+    job = ("words", text, "--langs", "en", "de", "-q", "--out", tmp_path / "links")
+    _, said = works(capsys, *job, "--format", "arrow_reader:arrows")
+    assert "skipped 20 unusable lines (20 × no arrow, first:" in said
+    assert len((tmp_path / "links").read_text().splitlines()) == 6

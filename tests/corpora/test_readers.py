@@ -1,4 +1,6 @@
-"""Tests of the tables of text formats: detection, readers from other packages, and documentation."""
+"""Tests of the tables of text formats: detection, readers from other packages, and
+documentation.
+"""
 
 import os
 import sys

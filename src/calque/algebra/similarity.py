@@ -382,7 +382,8 @@ class _Search:
             columns = self.others.order[candidates]
             products = dots(self.side.rows, self.others.rows, rows[part][owners], columns)
             values = factor * products - less[candidates]
-            # Sort by query, then by decreasing score, then by index; take the first n of each query.
+            # Sort by query, then by decreasing score, then by index; take the first n of each
+            # query.
             order = np.lexsort((columns, -values, owners))
             first = np.searchsorted(owners[order], np.arange(len(rows[part])))
             chosen = order[first[:, None] + np.arange(n)]

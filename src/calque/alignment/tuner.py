@@ -72,7 +72,8 @@ class Tuner(TrainingSettings, Method):
     )
     precision: TrainingPrecision = option(
         "float32",
-        'precision of the forward passes, "float32" or "bfloat16". Results in "float32" are reproducible on the same machine.',
+        'precision of the forward passes, "float32" or "bfloat16". Results in "float32" are '
+        "reproducible on the same machine.",
     )
 
     def __post_init__(self):

@@ -118,12 +118,11 @@ def _of_the_disk(error: Exception) -> str | None:
     if (reason := unwritten(error)) is not None:
         return reason if named is None else str(failure(named, reason))
     if isinstance(error, OSError) and error.errno is not None:
-        remedy = (
-            "; choose another path, or change its permissions"
-            if isinstance(error, PermissionError)
-            else ""
-        )
-        return f"{'' if named is None else f'{finished(Path(named))}: '}{error.strerror or error}{remedy}"
+        remedy = ""
+        if isinstance(error, PermissionError):
+            remedy = "; choose another path, or change its permissions"
+        place = "" if named is None else f"{finished(Path(named))}: "
+        return f"{place}{error.strerror or error}{remedy}"
     return None
 
 

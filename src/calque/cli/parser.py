@@ -291,9 +291,10 @@ def _parser(name: str, command: type[Command], subject: Any, *, for_help: bool =
     for key, each in specific.items():
         _add(of_subject, _OF_SUBJECT + key, each, help_text(each, names))
     if for_help:
-        # options that can only be given as --option NAME=VALUE
+        # Options that can only be given as --option NAME=VALUE. An option of the command with the
+        # same name, such as --seed, already sets the subject's option.
         for key, each in every.items():
-            if key not in specific:
+            if key not in specific and key not in common:
                 text, metavar = help_text(each, names), placeholder(each)
                 of_subject.add_argument(f"--option {key}=", metavar=metavar, dest=key, help=text)
     for key, each in common.items():

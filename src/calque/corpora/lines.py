@@ -27,8 +27,8 @@ class RawPair(NamedTuple):
 
 
 class Omission(NamedTuple):
-    """Item that the format marks as unusable, such as a text without an agreed label; it is
-    counted, but raises no error.
+    """Item that the format marks as unusable, such as a text without an agreed label. It is
+    counted, but raises no error, however many there are.
     """
 
     line: int
@@ -40,19 +40,22 @@ Item = RawPair | Flaw | Omission
 
 
 class Skipped:
-    """Number of skipped items for each reason (`counts`), and position of the first skipped item
-    for each reason (`first`).
+    """Number of skipped items for each reason (`counts`), position of the first skipped item for
+    each reason (`first`), and the reasons for which the format leaves out items (`omitted`).
     """
 
     def __init__(self):
         self.counts: dict[str, int] = {}
         self.first: dict[str, str] = {}
+        self.omitted: set[str] = set()
 
     def count(self, item: Flaw | Omission, path: str | PathLike[str]) -> None:
         """Count an item of a file; a `Flaw` may name another file, such as one side of a text."""
         if isinstance(item, Flaw) and item.path is not None:
             path = item.path
         place = item.place or f"line {item.line}"
+        if isinstance(item, Omission):
+            self.omitted.add(item.reason)
         self.counts[item.reason] = self.counts.get(item.reason, 0) + 1
         self.first.setdefault(item.reason, f"{fspath(path)} {place}")
 

@@ -182,7 +182,12 @@ def read_parallel(
     if not writer.n_rows and limit != 0:
         raise _nothing_read(content, skipped, path)
     return ParallelCorpus(
-        writer.finish(), langs, skipped=skipped.counts, first_skipped=skipped.first, path=path
+        writer.finish(),
+        langs,
+        skipped=skipped.counts,
+        first_skipped=skipped.first,
+        omitted=skipped.omitted,
+        path=path,
     )
 
 

@@ -108,8 +108,8 @@ def _ends_sentence(line: str) -> bool:
 
 
 def _stanza(lines: Sequence[tuple[int, str | Flaw]], *, numbered: bool) -> Stanza | Flaw | None:
-    """Return the sentence in consecutive lines, the first `Flaw` in it, or None if the lines contain
-    no rows.
+    """Return the sentence in consecutive lines, the first `Flaw` in it, or None if the lines
+    contain no rows.
     """
     rows: list[str] = []
     comments: list[str] = []

@@ -127,7 +127,8 @@ class Batches:
         """Add a batch; the file is created when the batches exceed `MEMORY`."""
         self._held.append(batch)
         self._size += batch.nbytes
-        # From here on, all batches are in the file, which has no name and vanishes with the process.
+        # From here on, all batches are in the file, which has no name and vanishes with the
+        # process.
         if self._writer is None and self._size > MEMORY:
             self._file = tempfile.TemporaryFile(prefix="calque-")  # noqa: SIM115 (closed by `finish`)
             self._writer = pa.ipc.new_file(self._file, self.schema)

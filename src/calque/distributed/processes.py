@@ -35,7 +35,8 @@ _GONE = (
     "Socket Timeout",
 )
 
-# gradients with at most this number of elements are sent together, because each message adds latency
+# gradients with at most this number of elements are sent together, because each message adds
+# latency
 SMALL_GRADIENT = 1 << 16
 
 

@@ -399,7 +399,9 @@ def with_adapters(
 
 
 def _with_shared_weights(model: PreTrainedModel) -> PreTrainedModel:
-    """Return a copy of a model whose frozen weights and buffers share the memory of the original."""
+    """Return a copy of a model whose frozen weights and buffers share the memory of the
+    original.
+    """
     # `deepcopy` does not copy the tensors that its memo contains.
     memo: dict[int, Tensor] = {id(buffer): buffer for buffer in model.buffers()}
     for weight in model.parameters():

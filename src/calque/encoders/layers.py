@@ -226,8 +226,8 @@ def bert_states(
 
 
 def _context(attention: BertSelfAttention, x: Tensor, batches: Sequence[WordBatch]) -> Tensor:
-    """Return the attention output of all batches, `[N, dim]`, from the hidden states `x` of the same
-    shape.
+    """Return the attention output of all batches, `[N, dim]`, from the hidden states `x` of the
+    same shape.
     """
     sizes = [batch.n_subwords for batch in batches]
     queries = attention.query(x).split(sizes)

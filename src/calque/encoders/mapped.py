@@ -349,7 +349,9 @@ def _convert_weights(base: Encoder, dtype: torch.dtype) -> None:
 def _maps_of_layer(
     maps: Mapping[str, Mapping[int, VectorMap]], base: Encoder, layer: int
 ) -> dict[str, dict[int, VectorMap]]:
-    """Return only the maps of one layer of the base encoder; raise SettingError if there are none."""
+    """Return only the maps of one layer of the base encoder; raise SettingError if there are
+    none.
+    """
     number = base.layer_number(layer)
     if any(number not in by_layer for by_layer in maps.values()):
         known = ", ".join(map(str, sorted(next(iter(maps.values())))))

@@ -20,9 +20,9 @@ Encoders and layers are named as in `about`. Word 0 is the first.
     /api/links?encoder=mini[&layer=6]&id=12&to=40
         {"encoder", "layer", "links": [[word, word]]}
 
-While the word vectors of the layer are being computed, the last two requests are answered with status 202 and
-{"pending": {"text", "fraction", "layers"}}; "layers" is the number of layers that are still to be
-computed. Ask again later.
+While the word vectors of the layer are being computed, the last two requests are answered with
+status 202 and {"pending": {"text", "fraction", "layers"}}; "layers" is the number of layers that
+are still to be computed. Ask again later.
 
 SENTENCE is {"id" or "text", "lang", "words"}. HIT is a SENTENCE with the keys "word", "cosine",
 "csls" (except in "same") and "translation", which is true if the sentence is a translation of the

@@ -50,12 +50,12 @@ def align(
     translations at all (option `start`), or add released maps to the encoder.
 
     Args:
-        settings: settings of the command. `out` is written only when the result is complete; interrupted training
-            resumes from `.OUT.calque-part`.
+        settings: settings of the command. `out` is written only when the result is complete;
+            interrupted training resumes from `.OUT.calque-part`.
         words: settings for tokenisation and word alignment.
         load: keyword arguments of `load_encoder` (layer, pooling, …).
-        options: options of the method. For maps, these are the options of
-            `DictionaryMaps` and `Averaging`; with `start`, the maps are fitted without a dictionary.
+        options: options of the method. For maps, these are the options of `DictionaryMaps` and
+            `Averaging`; with `start`, the maps are fitted without a dictionary.
 
     Returns:
         the encoder, its folder and a record. The record's key `failed` lists the languages and

@@ -311,9 +311,10 @@ class ElmoNetwork(nn.Module):
         check_number("lstm.projection_dim", self.size, least=1, whole=True)
         check_number("lstm.dim", self.cell, least=1, whole=True)
         check_number("lstm.n_layers", self.n_layers, least=1, most=MOST_LAYERS, whole=True)
-        for name, clip in self.clips.items():
-            if clip is not None:
-                check_number(f"lstm.{name}", clip, least=0)
+        names = {"cell_clip": "cell_clip", "state_clip": "proj_clip"}  # names in the options file
+        for argument, name in names.items():
+            if self.clips[argument] is not None:
+                check_number(f"lstm.{name}", self.clips[argument], least=0)
 
     def _readers(self) -> nn.ModuleList:
         """Return the layers of one direction."""

@@ -197,11 +197,13 @@ class LabelProjection(Task):
         """
         scores: list[Score] = []
         for name, corpus, pairs in self.corpora:
-            # The first tagger needs no test set; a test set is required, so the training text stands in.
+            # The first tagger needs no test set; a test set is required, so the training text
+            # stands in.
             tagger = self.make(self.train, self.train, tune=False)
             train = projected(tagger, encoder, corpus, pairs, progress=progress)
             self.say(f"{name}: {train.name}")
-            # The projected text is in one language, so only test sets in this language are zero-shot.
+            # The projected text is in one language, so only test sets in this language are
+            # zero-shot.
             tests = [test for test in self.tests if test.lang == train.lang]
             if not tests:
                 continue

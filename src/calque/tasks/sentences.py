@@ -321,7 +321,8 @@ class SentenceRetrieval(Task):
             encode: function that returns the vectors of sentences.
             source, target: sentence vectors of both sides of the test text.
         """
-        # The threshold is chosen on development text (Artetxe and Schwenk 2019), never on the test text.
+        # The threshold is chosen on development text (Artetxe and Schwenk 2019), never on the test
+        # text.
         dev_text = minable(dev)
         dev_pairs = self._mined_pairs(encode(dev_text.source), encode(dev_text.target))
         threshold = best_threshold(dev_pairs, dev_text.is_gold(dev_pairs), len(dev_text.gold))

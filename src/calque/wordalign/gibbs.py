@@ -187,8 +187,9 @@ class Chain:
         self.sentences, self.text = bitext.used, bitext.text(across)
         self.keys, self.prior = keys, prior
         self.settings, self.trained = settings, trained
-        # `slots` maps each jump of up to `middle` positions to its count in `DirectionTables.jumps`.
-        # The compiled loops use one count for each jump, so that they need not clip jumps.
+        # `slots` maps each jump of up to `middle` positions to its count in
+        # `DirectionTables.jumps`. The compiled loops use one count for each jump, so that they need
+        # not clip jumps.
         middle = 2 * bitext.longest + 2
         self.slots = np.clip(np.arange(2 * middle + 1) - middle, -REACH, REACH) + REACH
         self.given_prior = begin.given_prior

@@ -429,8 +429,8 @@ def chain(
     for a in range(padded):
         total[a] = ZERO
     total[0] = ONE
-    # Forward pass. Row j of `total` contains the normalised forward probabilities before word j, and
-    # row j + 1 of `real` the part of them in which word j is not aligned to null.
+    # Forward pass. Row j of `total` contains the normalised forward probabilities before word j,
+    # and row j + 1 of `real` the part of them in which word j is not aligned to null.
     for j in range(n):
         low, high = j * padded, (j + 1) * padded
         old, row, new = total[low:high], real[high : high + padded], total[high : high + padded]
