@@ -276,12 +276,11 @@ def _parser(name: str, command: type[Command], subject: Any, *, for_help: bool =
     parser = _Parser(
         prog=f"calque {name}",
         usage=" ".join(["calque", name, "[OPTIONS]", *map(placeholder, arguments)]),
-        description=texts[0],
         add_help=False,
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
-    for text in texts[1:]:
+    for text in texts:
         parser.add_argument_group(None, text)
     of_subject = parser.add_argument_group("Specific options, also as --option NAME=VALUE")
     of_arguments = parser.add_argument_group("Arguments")
