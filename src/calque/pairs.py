@@ -380,7 +380,7 @@ class WordPairs:
 
     @property
     def never_use_word_0(self) -> bool:
-        """Whether there are links, and none of them uses word 0 on either side.
+        """True if there are links, and none of them uses word 0 on either side.
 
         In all but very short texts, the first word of some sentence has a link, so links without
         word 0 probably count words from 1. A single link to word 0 rules this out.

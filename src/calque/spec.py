@@ -79,9 +79,9 @@ Label = NewType("Label", str)  # a string that may be empty
 
 
 # -- declarations ----------------------------------------------------------------------------------
-#: Role of a setting. An "identity" setting determines the result, so a checkpoint or a result with
-#: another value is a different one. A "run" setting determines how a run is carried out, for example
-#: its memory use; it is not recorded. A "description" is recorded, but does not affect the result.
+#: Role of a setting. An "identity" setting determines the result, so a checkpoint with another value
+#: belongs to another run. A "run" setting determines how a run is carried out, for example its
+#: memory use; it is not recorded. A "description" is recorded, but does not affect the result.
 Role = Literal["identity", "run", "description"]
 
 

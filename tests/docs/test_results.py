@@ -15,7 +15,7 @@ from documents import ROOT
 SCRIPT = ROOT / "dev" / "results.py"
 #: pages whose decimal numbers must all come from files of results
 PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/guides/real.md")
-#: decimal numbers that are no results: versions, sizes of files, chance, and bounds on a whole table
+#: decimal numbers that are no results: versions, sizes of files, chance, and bounds on a table
 NO_RESULTS = {"3.11", "3.13", "2.0", "0.97", "0.1", "0.5", "1.5"}
 
 

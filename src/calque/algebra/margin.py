@@ -113,7 +113,7 @@ def _best_ratios(
 def _search_all(
     x: np.ndarray, y: np.ndarray, rows: np.ndarray, r_x: np.ndarray, r_y: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each of the rows of x listed in `rows`, return the index and value of the largest ratio
+    """Return, for each of the rows of x listed in `rows`, the index and value of the largest ratio
     over all rows of y.
     """
     sums = r_x[rows, None] + r_y
@@ -136,8 +136,8 @@ def _ratios(csls: np.ndarray, sums: np.ndarray) -> np.ndarray:
 
 
 def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """For each row, return the smallest index with the largest score (−1 if all scores are −∞), and
-    the largest score.
+    """Return, for each row, the smallest index with the largest score (−1 if all scores are −∞),
+    and the largest score.
     """
     largest = scores.max(axis=1)
     beyond = np.iinfo(np.int64).max
@@ -146,7 +146,7 @@ def _first_largest(names: np.ndarray, scores: np.ndarray) -> tuple[np.ndarray, n
 
 
 def xsim_neighbours(source: np.ndarray, target: np.ndarray, *, k: int = 4) -> np.ndarray:
-    """For each source vector, return the target vector with the largest ratio margin among its k
+    """Return, for each source vector, the target vector with the largest ratio margin among its k
     nearest target vectors by cosine (LASER's `xsim.py`).
 
     Args:

@@ -130,7 +130,7 @@ def cosine_neighbours(
 
 
 def largest_products(x: Tensor, y: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each row of `x`, return the `k` largest float32 inner products with rows of `y`, and the
+    """Return, for each row of `x`, the `k` largest float32 inner products with rows of `y`, and the
     indices of these rows.
 
     Args:
@@ -359,7 +359,7 @@ class _Search:
     def best(
         self, queries: np.ndarray, n: int, factor: float, hubness: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """For each query, return the `n` vectors of the other side with the largest factor ·
+        """Return, for each query, the `n` vectors of the other side with the largest factor ·
         product − hubness, best first.
 
         Args:

@@ -8,7 +8,8 @@ from calque.errors import SettingError
 
 
 def maximum_spanning_trees(scores: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """For each sentence of a batch, return the single-root tree with the largest sum of arc scores:
+    """Return, for each sentence of a batch, the single-root tree with the largest sum of arc
+    scores:
 
         argmax over trees h of  sum over i of scores[i, h(i)]
 

@@ -1,4 +1,4 @@
-"""What alignment methods learn from: parallel text with word links, dictionaries with anchors, or
+"""Training data of alignment methods: parallel text with word links, dictionaries with anchors, or
 plain text.
 """
 

@@ -141,7 +141,7 @@ class HuggingFaceEncoder(TrainableEncoder):
 
     @property
     def lower(self) -> bool:
-        """Whether the tokenizer lower-cases words."""
+        """True if the tokenizer lower-cases words."""
         return bool(getattr(self.tokenizer, "do_lower_case", False))
 
     @property

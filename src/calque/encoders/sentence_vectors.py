@@ -296,7 +296,7 @@ class SentencePooling(nn.Module):
 
     @property
     def unit_length(self) -> bool:
-        """Whether all sentence vectors are L2-normalised."""
+        """True if all sentence vectors are L2-normalised."""
         if self.truncate is not None or len(self.after) == 0:
             return False
         return isinstance(self.after[-1], UnitLength)

@@ -72,7 +72,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Subjects:
-    """All subjects in the results, with their baselines.
+    """Subjects in the results, with their baselines.
 
     Attributes:
         of: subject of each result line, by the line's source; lines about several encoders have no
@@ -383,7 +383,7 @@ class Question:
 
     @property
     def is_main(self) -> bool:
-        """Whether the metric is a main metric of the task rather than, for example, recall or the
+        """True if the metric is a main metric of the task rather than, for example, recall or the
         score of one direction.
         """
         return self.about.is_main

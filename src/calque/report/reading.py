@@ -67,7 +67,7 @@ class Record:
 
     @property
     def is_of_training(self) -> bool:
-        """Whether a training run computed the score on its own held-out text; such scores are not
+        """True if a training run computed the score on its own held-out text; such scores are not
         comparable across methods.
         """
         return self.plain["data"] == f"held out, {self.settings.get('model')}"
@@ -95,13 +95,13 @@ class RunRecord:
 
     @property
     def has_section(self) -> bool:
-        """Whether the method of the run has its own section in the report."""
+        """True if the method of the run has its own section in the report."""
         row = METHODS.rows.get(str(self.plain.get("method")))
         return row is not None and bool(row.report)
 
     @property
     def is_step(self) -> bool:
-        """Whether the run is a step of a study; the folder name of a step ends with a hash."""
+        """True if the run is a step of a study; the folder name of a step ends with a hash."""
         return re.search(r"(^|[-/])[0-9a-f]{20}\Z", self.name) is not None
 
     @property

@@ -108,7 +108,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Claims:
-    """All comparisons on a page.
+    """Comparisons on a page.
 
     Attributes:
         comparisons: comparisons by question.

@@ -117,7 +117,7 @@ class Tagging(ZeroShot[TaggedText]):
 
     @property
     def has_spans(self) -> bool:
-        """Whether the tags encode spans, unlike parts of speech."""
+        """True if the tags encode spans, unlike parts of speech."""
         return self.name != "pos"
 
     def _set_gold_labels(self, others: Sequence[Dataset[TaggedText]]) -> None:

@@ -175,7 +175,7 @@ class Supervised:
 
     @property
     def has_converged(self) -> bool:
-        """Whether more epochs would probably not have improved the score of `select`: the best
+        """True if more epochs would probably not have improved the score of `select`: the best
         epoch was not the last.
 
         If the learning rate falls to 0, the last epoch is usually the best. It then counts as

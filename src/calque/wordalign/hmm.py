@@ -725,7 +725,7 @@ def _best(
     links,
     linked_posterior,
 ):
-    """For each word, choose the position with the largest geometric mean of the posteriors of both
+    """Choose, for each word, the position with the largest geometric mean of the posteriors of both
     directions, or -1 if the null posterior is larger.
     """
     for j in range(n_observed):

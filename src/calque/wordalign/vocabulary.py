@@ -77,7 +77,7 @@ def ratios() -> np.ndarray:
 
 
 def shared(pairs: Pairs, source: CodePoints, target: CodePoints) -> np.ndarray:
-    """For each type pair, return 256 · (length of the longest common subsequence) + (length of the
+    """Return, for each type pair, 256 · (length of the longest common subsequence) + (length of the
     longer word, at most 255).
 
     Args:
