@@ -36,6 +36,9 @@ _KNOWN = {
 }
 
 
+ALIGN = ("--langs", "en", "de", "--encoder", "mini", "--towards", "en", "-q")
+
+
 def pages():
     for name in COMMANDS:
         subjects = {name: None, **COMMANDS.load(name).subjects()}
@@ -111,22 +114,11 @@ def test_a_message_with_an_option_of_another_command_is_found(line):
 
 def test_the_refusal_of_identical_beside_a_dictionary_gives_the_option_to_write(capsys, tmp_path):
     """Check that the suggested command also passes this check."""
-    how = (
-        "--langs",
-        "en",
-        "de",
-        "--encoder",
-        "mini",
-        "--towards",
-        "en",
-        "--out",
-        tmp_path / "out",
-        "-q",
-    )
-    said = fails(capsys, "align", "--dictionary", "d.tsv", "identical", *how)
+    job = (*ALIGN, "--out", tmp_path / "out")
+    said = fails(capsys, "align", "--dictionary", "d.tsv", "identical", *job)
     assert said.endswith("write --dictionary d.tsv --option identical=true")
     assert "d.tsv" in fails(
-        capsys, "align", "--dictionary", "d.tsv", "--option", "identical=true", *how
+        capsys, "align", "--dictionary", "d.tsv", "--option", "identical=true", *job
     )
 
 
@@ -149,18 +141,7 @@ def test_the_warning_about_long_lines_needs_no_option(capsys, tmp_path):
 )
 def test_a_misspelt_method_or_option_gets_a_suggestion(capsys, tmp_path, arguments, name):
     (tmp_path / "t.tsv").write_text("a\tx\n")
-    how = (
-        "--langs",
-        "en",
-        "de",
-        "--encoder",
-        "mini",
-        "--towards",
-        "en",
-        "--out",
-        tmp_path / "out",
-        "-q",
-    )
-    assert fails(capsys, "align", tmp_path / "t.tsv", *how, *arguments).endswith(
+    job = (*ALIGN, "--out", tmp_path / "out")
+    assert fails(capsys, "align", tmp_path / "t.tsv", *job, *arguments).endswith(
         f"; did you mean {name}?"
     )
