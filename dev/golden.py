@@ -148,9 +148,9 @@ analyze/all: analyze mini aligned=@align/rotation/out <test> --train @in/train.t
 
 study/parallel: study @in/parallel.toml --out out --workers 2 ; study @in/parallel.toml --out out
 report/html: report @study/parallel/out @analyze/all/findings.jsonl --out report.html --plots plots
-report/md: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out report.md --base base ; report
-  @evaluate/ner/scores.jsonl --format md --out scores.txt
-report/demo: report @demo/de/out --out report.html --plots plots --plot-format png
+report/files: report @study/parallel/out @evaluate/lexicon/scores.jsonl --out report.html --base base ; report
+  @evaluate/ner/scores.jsonl --out scores.html
+report/demo: report @demo/de/out --out report.html --plots plots
 demo/de: demo --languages de --out out --seed 1
 
 clcr/train: align --method clcr --encoder en=mini,de=mini @in/train.tsv --langs en de --towards en --option
