@@ -10,10 +10,12 @@ from calque.encoders.card_blocks import (
     keep_user_text,
     read_card,
     whole_card,
+    with_results,
     with_scores,
     with_user_text,
     write_card_text,
 )
+from calque.errors import CalqueWarning
 
 LICENCE = "## Licence of the original model\n\nMIT. Keep this notice.\n"
 TABLE = (
@@ -116,3 +118,73 @@ def test_cards_of_two_folders_are_merged_only_if_both_exist(tmp_path):
     (new / "README.md").write_text(card_of("x"))
     keep_user_text(old, new)
     assert (new / "README.md").read_text().count("mine") == 1
+
+
+# -- results in the front matter -------------------------------------------------------------------
+INDEX = """model-index:
+- name: base
+  results:
+  - task:
+      type: feature-extraction
+    dataset:
+      name: t.tsv
+      type: t.tsv
+    metrics:
+    - type: accuracy
+      value: 0.5
+"""
+ELEMENT = INDEX.partition("\n")[2]
+BLOCK = (
+    "# calque: results. calque replaces these lines; write your own results outside them.\n"
+    f"{ELEMENT}# end of calque: results\n"
+)
+OWN = "- name: mine\n  results: []\n"
+
+
+@pytest.mark.parametrize(
+    ("front", "expected"),
+    [
+        ("", f"---\nmodel-index:\n{BLOCK}---\n\n# Mine\n"),
+        ("---\n---\n", f"---\nmodel-index:\n{BLOCK}---\n# Mine\n"),
+        (
+            "---\nlicense: mit\ntags:\n- a\n---\n",
+            f"---\nlicense: mit\ntags:\n- a\nmodel-index:\n{BLOCK}---\n# Mine\n",
+        ),
+        (
+            f"---\nmodel-index:\n{OWN}license: mit\n---\n",
+            f"---\nmodel-index:\n{OWN}{BLOCK}license: mit\n---\n# Mine\n",
+        ),
+    ],
+)
+def test_results_are_added_and_the_rest_of_the_card_is_kept(front, expected):
+    text = f"{front}# Mine\n"
+    found = with_results(text, INDEX)
+    assert found == expected
+    assert with_results(found, INDEX) == found
+    new = INDEX.replace("0.5", "0.7")
+    assert with_results(found, new) == expected.replace("0.5", "0.7")
+    windows = with_results(text.replace("\n", "\r\n"), INDEX)
+    assert windows == expected.replace("\n", "\r\n")
+    assert with_results(windows, new) == expected.replace("0.5", "0.7").replace("\n", "\r\n")
+
+
+def test_results_of_the_user_with_other_indentation_are_kept():
+    own = "model-index:\n    - name: mine\n      results: []\n"
+    found = with_results(f"---\n{own}---\n# Mine\n", INDEX)
+    assert found.startswith(f"---\n{own}    # calque: results.")
+    assert "\n    - name: base\n      results:\n      - task:\n" in found
+
+
+def test_results_of_the_user_on_one_line_are_kept_with_a_warning():
+    text = "---\nmodel-index: [{name: mine, results: []}]\n---\n# Mine\n"
+    with pytest.warns(CalqueWarning, match="so the scores were not added to it"):
+        assert with_results(text, INDEX) == text
+
+
+def test_a_new_card_has_the_results_of_the_user_without_those_of_calque():
+    old = with_results(f"---\nmodel-index:\n{OWN}---\n# Mine\n", INDEX)
+    new = with_user_text(old, card_of("x"))
+    assert f"model-index:\n{OWN}---\n" in new
+    assert "calque: results" not in new
+    only_ours = with_results(f"{FRONT}# Mine\n", INDEX)
+    assert "model-index" not in with_user_text(only_ours, card_of("x"))

@@ -75,8 +75,13 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("family", ["bert", "xlm-roberta", "roberta", "gpt2", "modernbert"])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+CASES = [("bert", settings) for settings in SETTINGS]
+CASES += [
+    (family, SETTINGS[-1]) for family in ("xlm-roberta", "roberta", "gpt2", "modernbert", "t5")
+]
+
+
+@pytest.mark.parametrize(("family", "settings"), CASES, ids=str)
 def test_terms_and_gradients_equal_those_of_calque(family, settings, family_folders, text):
     folder = family_folders(family)
     of_method = {name: value for name, value in settings.items() if name != "pooling"}

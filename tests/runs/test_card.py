@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub import EvalResult, ModelCard
 
 from calque.alignment.driver import make_method
 from calque.corpora import read_parallel
@@ -17,6 +18,7 @@ from calque.runs.card import add_scores
 from calque.runs.settings import AlignSettings
 from calque.tasks import Score
 from calque.tasks.reporting import Reporting
+from calque.tasks.table import TASKS
 from calque.text import Sentence
 from command import works
 
@@ -121,7 +123,9 @@ def test_recording_scores_changes_only_the_block_of_scores(tiny_folder, train, t
     for further in ((), ("--non-contextual",), (), ("--non-contextual",)):
         works(capsys, "evaluate", tmp_path / "out", "retrieval", *test, *further)
     text = card.read_text()
-    assert text.startswith(own)
+    front, delimiter, rest = text.partition("---\n\n")
+    assert front.startswith("---\nmodel-index:\n")
+    assert rest.startswith(own)
     rows = [line for line in text.splitlines() if line.startswith("| retrieval | accuracy.all |")]
     assert [row.split(" | ")[-1] for row in rows] == ["contextual: True |", "contextual: False |"]
     assert len(json.loads((tmp_path / "out" / "calque-run.json").read_text())["scores"]) == 2 * len(
@@ -164,6 +168,128 @@ def test_a_recorded_score_may_lack_values_that_are_not_needed(tmp_path):
     (tmp_path / "calque-run.json").write_text(json.dumps({"calque": "1", "scores": [bare]}))
     add_scores(tmp_path, [own_score("b", 2)])
     assert len(rows_of(tmp_path)) == 2
+
+
+def results_of(folder: Path) -> tuple[str, list[EvalResult]]:
+    """Return the name of the model and the results that the hub's library reads from a card."""
+    data = ModelCard.load(folder / "README.md").data
+    return data.model_name, data.eval_results
+
+
+def test_the_hub_reads_recorded_scores_from_the_front_matter(tmp_path):
+    score = Score(
+        "ner",
+        "/home/me/my test.tsv",
+        ("en", "de"),
+        "f1",
+        0.512345,
+        0.4,
+        float("nan"),
+        9,
+        0,
+        {"warnings": ["not converged: the best epoch was the last"]},
+    )
+    others = [
+        own_score("a", 1),
+        own_score("b", 2),
+        {**own_score("a", 1), "value": None, "metric": "undefined"},
+        {**own_score("a", 1), "data": "hub:xnli:de", "settings": None, "n": None},
+    ]
+    folder = tmp_path / "my-encoder"
+    folder.mkdir()
+    add_scores(folder, [score.to_dict(), *others])
+    name, (ner, first, second, on_hub) = results_of(folder)
+    assert name == "my-encoder"
+    assert ner == EvalResult(
+        task_type="token-classification",
+        task_name="named entities",
+        dataset_type="my-test.tsv",
+        dataset_name="my test.tsv",
+        dataset_config="en-de",
+        metric_type="f1",
+        metric_name="f1 (not converged)",
+        metric_value=0.5123,
+        metric_args={"low": 0.4, "n": 9},
+    )
+    assert (first.task_type, first.task_name) == ("feature-extraction", "mine")
+    assert first.metric_args == {"low": 0.4, "high": 0.6, "n": 9, "mode": "a"}
+    assert second.metric_args == {"low": 0.4, "high": 0.6, "n": 9, "mode": "b"}
+    assert (on_hub.dataset_type, on_hub.dataset_name) == ("facebook/xnli", "hub:xnli:de")
+    assert on_hub.metric_args == {"low": 0.4, "high": 0.6}
+
+
+def test_a_score_without_a_value_adds_no_front_matter(tmp_path):
+    add_scores(tmp_path, [{**own_score("a", 1), "value": None}])
+    assert (tmp_path / "README.md").read_text().startswith("<!-- calque: scores")
+
+
+def test_all_task_types_and_data_sets_are_valid_on_the_hub(tmp_path):
+    """Check the patterns of the hub, which rejects an upload with other names."""
+    for data in ("a b/ç.tsv", "日本語.tsv", "hub:pan-x:de", "???", "facebook/xnli"):
+        add_scores(tmp_path, [{**own_score("a", 1), "data": data}])
+    _, results = results_of(tmp_path)
+    assert len(results) == 5
+    for result in results:
+        assert re.fullmatch(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+", result.dataset_type)
+    for row in TASKS.rows.values():
+        assert re.fullmatch(r"[a-z]+(-[a-z]+)+", row.hub_task)
+
+
+@pytest.mark.parametrize("rewritten", [False, True])
+def test_recording_again_replaces_results_and_keeps_those_of_the_user(rewritten, tmp_path):
+    """Also let the hub's library rewrite the card, which drops the comments that mark the
+    results.
+    """
+    card = tmp_path / "README.md"
+    own = """---
+license: mit
+model-index:
+  # from our paper
+  - name: mine
+    results:
+    - task: {type: translation}
+      dataset: {type: flores, name: FLORES}
+      metrics:
+      - {type: chrf, value: 55.5}
+language: de
+---
+# Mine
+"""
+    card.write_text(own)
+    add_scores(tmp_path, [own_score("a", 1)])
+    if rewritten:
+        ModelCard.load(card).save(card)
+    add_scores(tmp_path, [{**own_score("a", 1), "value": 0.7}, own_score("b", 1)])
+    _, results = results_of(tmp_path)
+    values = {(result.metric_type, result.metric_value) for result in results}
+    assert values == {("chrf", 55.5), ("accuracy", 0.7), ("accuracy", 0.5)}
+    assert len(results) == 3
+    data = ModelCard.load(card).data
+    assert (data.license, data.language) == ("mit", "de")
+    if not rewritten:
+        text = card.read_text()
+        block = re.compile(r"^ *# calque: results.*# end of calque: results\n", re.DOTALL | re.M)
+        assert block.sub("", text).startswith(own)
+
+
+def test_results_of_a_new_alignment_are_not_those_of_the_former_encoder(
+    tiny_folder, train, tmp_path
+):
+    aligned(train, tiny_folder, tmp_path / "out", "rotation")
+    add_scores(tmp_path / "out", [own_score("a", 1)])
+    name, results = results_of(tmp_path / "out")
+    assert (name, len(results)) == (f"{tiny_folder.name} (rotation)", 1)
+    how = AlignSettings(
+        train=[str(train)],
+        langs=["en", "de"],
+        encoder=str(tiny_folder),
+        method="means",
+        towards="en",
+        out=tmp_path / "out",
+        overwrite=True,
+    )
+    align(how, load={}, options={})
+    assert "model-index" not in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_the_text_that_a_user_added_to_a_card_survives_a_new_alignment(

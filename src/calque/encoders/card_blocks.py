@@ -1,22 +1,31 @@
 """Keep the user's text when a model card is rewritten: calque replaces only its own blocks, which
 are enclosed in markers.
 
-A card has two blocks: `card` describes the encoder, and `scores` contains its scores. Everything
-outside the blocks belongs to the user, as do keys of the front matter that calque does not write.
-Cards of earlier versions have no markers.
+A card has two blocks: `card` describes the encoder, and `scores` contains its scores. The key
+`model-index` of the front matter can contain a third block, with the scores in the form that the
+Hugging Face hub reads. Everything outside the blocks belongs to the user, as do keys of the front
+matter that calque does not write. Cards of earlier versions have no markers.
 """
 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from calque.errors import CalqueWarning
 from calque.storage import whole
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 CARD_FILE = "README.md"
 CARD, SCORES = "card", "scores"
+#: key of the front matter from which the hub reads scores
+MODEL_INDEX = "model-index"
 #: text below the heading of the scores before scores are recorded; earlier versions wrote the same
 #: text
 NO_SCORES = (
@@ -30,6 +39,15 @@ TABLE_START = "| task | metric | data | languages |"
 _OUR_HEADINGS = ("## Use", "## Data", "## Settings", "## Training", SCORES_HEADING)
 _FRONT = re.compile(r"\A\ufeff?---\r?\n(.*?\r?\n)?---[ \t]*(\r?\n|\Z)", re.DOTALL)
 _KEY = re.compile(r"[^\s#:-][^:]*:")  # first line of a key of the front matter
+# the block of results in the front matter, whose markers are comments of YAML
+_BEGIN_RESULTS = (
+    "# calque: results. calque replaces these lines; write your own results outside them."
+)
+_END_RESULTS = "# end of calque: results"
+_RESULTS = re.compile(
+    r"^[ ]*# calque: results\b.*?^[ ]*# end of calque: results[ \t]*(?:\r?\n|\Z)",
+    re.DOTALL | re.MULTILINE,
+)
 
 
 def block(name: str, content: str) -> str:
@@ -113,6 +131,110 @@ def _end_of_old_scores(lines: Sequence[str], start: int) -> int | None:
     return number
 
 
+# -- results for the hub ---------------------------------------------------------------------------
+def with_results(text: str, index: str) -> str:
+    """Return a card in which only calque's results in the front matter are replaced; a card without
+    front matter gets one.
+
+    Args:
+        text: card.
+        index: YAML of the key `model-index` with all of calque's results.
+    """
+    front, body = _split(text)
+    if not front:
+        front, body = _with_endings_of(text, "---\n---\n"), _with_endings_of(text, "\n") + text
+    head, delimiter, rest = front.rpartition("---")
+    keys = dict(_keys(front))
+    index = _with_endings_of(text, index)
+    if MODEL_INDEX not in keys:
+        return f"{head}{_marked_index(index)}{delimiter}{rest}{body}"
+    old = keys[MODEL_INDEX]
+    new = _merged_index(_without_results(old), index)
+    return f"{head.replace(old, new, 1)}{delimiter}{rest}{body}"
+
+
+def _without_results(lines: str) -> str:
+    """Return the lines of the key `model-index` without calque's block; empty if nothing is
+    left.
+    """
+    left = _RESULTS.sub("", lines)
+    is_empty = left != lines and left.partition(":")[2].strip() == ""
+    return "" if is_empty else left
+
+
+def _merged_index(users: str, index: str) -> str:
+    """Return the key `model-index` with the user's lines, and calque's results in a block at their
+    end.
+    """
+    if users:
+        users = _without_copies(users, index)
+    if not users:
+        return _marked_index(index)
+    start = re.search(r"^([ ]*)- ", users.partition("\n")[2], re.MULTILINE)
+    if start is None:
+        fact = f"{MODEL_INDEX} in the front matter of {CARD_FILE} is not a list of lines"
+        warnings.warn(
+            CalqueWarning(f"{fact} that start with a hyphen, so the scores were not added to it"),
+            stacklevel=2,
+        )
+        return users
+    return users + _marked(index.partition("\n")[2], start[1])
+
+
+def _marked_index(index: str) -> str:
+    """Return the key `model-index` with only calque's results."""
+    key, ending, results = index.partition("\n")
+    return key + ending + _marked(results, "")
+
+
+def _marked(results: str, indent: str) -> str:
+    """Return the lines of calque's results with markers, indented by the given spaces."""
+    ending = "\r\n" if "\r\n" in results else "\n"
+    lines = [_BEGIN_RESULTS, *results.splitlines(), _END_RESULTS]
+    return "".join(f"{indent}{line}{ending}" for line in lines)
+
+
+def _without_copies(users: str, index: str) -> str:
+    """Return the key `model-index` without results that calque wrote: a program that rewrites the
+    front matter, such as `ModelCard.save`, drops the markers.
+
+    The lines do not change if they contain no such results, or if they are not valid.
+    """
+    from huggingface_hub import ModelCardData
+
+    stored, written = _results(users), _results(index)
+    ours = {_question(result) for result in written}
+    kept = [result for result in stored if _question(result) not in ours]
+    if len(kept) == len(stored):
+        return users
+    if not kept:
+        return ""
+    name = re.search(r"^[ ]*(?:- )?name: *(.+?) *$", users, re.MULTILINE)
+    model_name = name[1] if name is not None else CARD_FILE
+    return f"{ModelCardData(model_name=model_name, eval_results=kept)}\n"
+
+
+def _results(index: str) -> list[EvalResult]:
+    """Return the results in the key `model-index`; none if it is not valid."""
+    from huggingface_hub import ModelCard
+
+    try:
+        return ModelCard(f"---\n{index}---\n").data.get("eval_results") or []
+    except Exception:  # invalid YAML raises errors of another library
+        return []
+
+
+def _question(result: EvalResult) -> tuple[object, ...]:
+    """Return a key that is equal for results of the same metric on the same test set."""
+    return (
+        result.task_type,
+        result.task_name,
+        result.dataset_type,
+        result.dataset_config,
+        result.metric_type,
+    )
+
+
 # -- the whole card --------------------------------------------------------------------------------
 def with_user_text(old: str, new: str) -> str:
     """Return the new card with the user's text of an old card.
@@ -189,7 +311,12 @@ def _merged_front(old: str, new: str) -> str:
     if not new:
         return old
     new_keys = dict(_keys(new))
-    user_keys = [lines for name, lines in _keys(old) if name not in new_keys]
+    user_keys = []
+    for name, lines in _keys(old):
+        if name == MODEL_INDEX:  # calque's results are those of the former encoder
+            lines = _without_results(lines)
+        if name not in new_keys:
+            user_keys.append(lines)
     head, delimiter, rest = new.rpartition("---")
     return f"{head}{''.join(user_keys)}{delimiter}{rest}"
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from calque.corpora.by_name import name_of, repository_of
 from calque.distributed.environment import environment
 from calque.encoders.card_blocks import (
     CARD_FILE,
     SCORES_HEADING,
     TABLE_START,
     read_card,
+    with_results,
     with_scores,
     write_card_text,
 )
@@ -22,10 +26,12 @@ from calque.storage import json_text, locked, write_text
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
 from calque.tasks.reporting import ALWAYS_DESCRIPTIVE, Reporting, warnings_of
-from calque.tasks.table import reporting_of
+from calque.tasks.table import hub_task_of, reporting_of, title_of
 
 if TYPE_CHECKING:
     from calque.alignment.base import HeldOutScore
+
+_DIGITS = 4  # decimals of a score in the card
 
 
 def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
@@ -33,7 +39,7 @@ def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
     encoder.
 
     A score replaces an earlier score for the same question. In the card, only calque's block of
-    scores is replaced.
+    scores and its results in the front matter (see `model_index`) are replaced.
     """
     path = folder / RUN_FILE
     with locked(path, wait=True):  # the file is read, changed and written under one lock
@@ -46,7 +52,10 @@ def add_scores(folder: Path, scores: list[dict[str, Any]]) -> None:
         write_text(path, json_text(record, indent=2, default=str, ensure_ascii=False) + "\n")
         card = folder / CARD_FILE
         block = f"{SCORES_HEADING}\n\n{_table(record['scores'])}"
-        write_card_text(card, with_scores(read_card(card), block))
+        text = with_scores(read_card(card), block)
+        if index := model_index(record["scores"], _model_name(record, folder)):
+            text = with_results(text, index)
+        write_card_text(card, text)
 
 
 def recorded_scores(record: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
@@ -91,7 +100,7 @@ def _table(scores: Sequence[dict[str, Any]]) -> str:
     """
     head, rule = f"{TABLE_START} value | 95% interval | n |", "|---|---|---|---|---:|---|---:|"
     rows = [_row(score) for score in scores]
-    differing = [_differing(score, scores) for score in scores]
+    differing = [_shown_settings(_differing(score, scores)) for score in scores]
     if any(differing):
         head, rule = f"{head} settings |", f"{rule}---|"
         rows = [f"{row} {settings} |" for row, settings in zip(rows, differing, strict=True)]
@@ -112,22 +121,96 @@ def _doubts(score: dict[str, Any]) -> str:
     return "".join(f" ({reason.partition(':')[0]})" for reason in warnings_of(_settings(score)))
 
 
-def _differing(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> str:
+def _differing(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the settings in which a score differs from another score of the same metric on the
     same test set.
     """
-    settings = _defining(score)
     others = [_defining(other) for other in scores if test_of(other) == test_of(score)]
-    texts = []
-    for name, value in settings.items():
+    differing = {}
+    for name, value in _defining(score).items():
         if any(other.get(name) != value for other in others):
-            texts.append(f"{name}: {value}")
-    return ", ".join(texts).replace("|", "\\|")
+            differing[name] = value
+    return differing
+
+
+def _shown_settings(settings: Mapping[str, Any]) -> str:
+    """Format settings for a cell of a Markdown table."""
+    return ", ".join(f"{name}: {value}" for name, value in settings.items()).replace("|", "\\|")
 
 
 def _shown(value: float | None) -> str:
     """Format a value; return an empty string if the value is missing."""
-    return "" if value is None else f"{value:.4f}"
+    return "" if value is None else f"{value:.{_DIGITS}f}"
+
+
+# -- results for the hub ---------------------------------------------------------------------------
+def model_index(scores: Sequence[dict[str, Any]], name: str) -> str:
+    """Return scores as the key `model-index` of a model card's front matter, from which the Hugging
+    Face hub shows the results of a model; an empty string if no score has a value.
+
+    The arguments of a metric are the ends of its 95% interval, the number of test items, and the
+    settings that distinguish scores of the same test. Values are fractions, as in the card's table.
+
+    Args:
+        scores: scores, as returned by `Score.to_dict`.
+        name: name of the model.
+    """
+    from huggingface_hub import EvalResult, ModelCardData
+
+    results = []
+    for score in scores:
+        if score["value"] is None:
+            continue
+        title = title_of(score["task"]) or score["task"]
+        results.append(
+            EvalResult(
+                task_type=hub_task_of(score["task"]),
+                task_name=title,
+                dataset_type=_dataset_id(score["data"]),
+                dataset_name=name_of(score["data"]),
+                dataset_config="-".join(score["languages"]) or None,
+                metric_type=score["metric"],
+                metric_name=f"{score['metric']}{_doubts(score)}",
+                metric_value=round(score["value"], _DIGITS),
+                metric_args=_arguments(score, scores),
+            )
+        )
+    if not results:
+        return ""
+    return f"{ModelCardData(model_name=name, eval_results=results)}\n"
+
+
+def _arguments(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the interval, the number of items and the distinguishing settings of a score, without
+    missing values.
+    """
+    arguments = {"low": score["low"], "high": score["high"]}
+    arguments = {
+        end: round(value, _DIGITS) for end, value in arguments.items() if value is not None
+    }
+    if score.get("n") is not None:
+        arguments["n"] = score["n"]
+    # YAML has no tuples and no objects of other classes.
+    settings = json.loads(json_text(_differing(score, scores), default=str))
+    return {**arguments, **settings}
+
+
+def _dataset_id(data: str) -> str:
+    """Return the repository of test data on the hub, or the name of a local file in the characters
+    that the hub accepts.
+    """
+    repository = repository_of(data)
+    if repository is not None:
+        return repository
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", name_of(data)).strip("-") or "text"
+
+
+def _model_name(record: Mapping[str, Any], folder: Path) -> str:
+    """Return the name of an encoder in its results: that of the encoder before alignment with the
+    method, or that of the folder.
+    """
+    encoder, method = record.get("encoder"), record.get("method")
+    return f"{encoder} ({method})" if encoder and method else folder.resolve().name
 
 
 # -- scores on held-out text -----------------------------------------------------------------------

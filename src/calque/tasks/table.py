@@ -50,6 +50,7 @@ class TaskRow:
         pretokenized: default of `--pretokenized`; true for tasks with gold links, which refer to
             words separated by spaces.
         reporting: declaration for reports, the same as `reporting` of the class.
+        hub_task: most similar task of the Hugging Face hub, for the metadata of model cards.
     """
 
     target: str
@@ -63,6 +64,7 @@ class TaskRow:
     pretokenized: bool = False
     reads: Literal["parallel", "dictionary"] = "parallel"
     reporting: Reporting = field(default_factory=Reporting)
+    hub_task: str = "feature-extraction"
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -134,6 +136,7 @@ def _tags(help: str, title: str) -> TaskRow:
         (*_ANNOTATED, "project", "links"),
         (*_TRAINED, "one_based"),
         reporting=TRAINED_HEADS,
+        hub_task="token-classification",
     )
 
 
@@ -145,6 +148,7 @@ def _labels(help: str, title: str) -> TaskRow:
         _ANNOTATED,
         (*_TRAINED, "pretokenized"),
         reporting=TRAINED_HEADS,
+        hub_task="text-classification",
     )
 
 
@@ -169,6 +173,7 @@ TASKS: Table[TaskRow] = Table(
             ("langs", "pretokenized"),
             languages="pairs",
             reporting=SENTENCES,
+            hub_task="sentence-similarity",
         ),
         "word-alignment": TaskRow(
             "calque.tasks.alignment:WordAlignment",
@@ -205,6 +210,7 @@ TASKS: Table[TaskRow] = Table(
             _ANNOTATED,
             _TRAINED,
             reporting=of_trained_heads("las"),
+            hub_task="token-classification",
         ),
         "probing": TaskRow(
             "calque.tasks.probing:Probing",
@@ -213,6 +219,7 @@ TASKS: Table[TaskRow] = Table(
             _ANNOTATED,
             _TRAINED,
             reporting=of_trained_heads("f1"),
+            hub_task="token-classification",
         ),
         "qa": TaskRow(
             "calque.tasks.answering:Answering",
@@ -221,6 +228,7 @@ TASKS: Table[TaskRow] = Table(
             _ANNOTATED,
             _TRAINED,
             reporting=of_trained_heads("f1"),
+            hub_task="question-answering",
         ),
         "lexicon": TaskRow(
             "calque.tasks.lexicon:Lexicon",
@@ -242,6 +250,7 @@ TASKS: Table[TaskRow] = Table(
             one=("train",),
             lang="en",
             reporting=DISAMBIGUATION,
+            hub_task="token-classification",
         ),
     },
     base="calque.tasks.base:Task",
@@ -285,6 +294,11 @@ def title_of(task: str) -> str | None:
     if task in TASKS.rows:
         return TASKS.rows[task].title
     return OTHER_SCORES[task].title if task in OTHER_SCORES else None
+
+
+def hub_task_of(task: str) -> str:
+    """Return the task of the Hugging Face hub that is most similar to a task."""
+    return TASKS.rows[task].hub_task if task in TASKS.rows else TaskRow.hub_task
 
 
 def likely_reporting(settings: Collection[str]) -> Reporting:
