@@ -230,6 +230,27 @@ def test_fine_tuning_trains_a_copy_of_the_encoder(head, tiny_encoder):
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.parametrize("head", ["linear", "linear-crf"])
+def test_a_linear_head_learns_from_vectors_that_differ_little_from_their_mean(head):
+    """In published encoders, cosines between any two words can be above 0.9."""
+
+    class Narrow(Planted):
+        def vector(self, word):
+            return 1.0 + 0.01 * super().vector(word)
+
+    rng = np.random.default_rng(0)
+
+    def text(n):
+        drawn = [[f"e{k}" for k in rng.integers(0, 12, rng.integers(1, 6))] for _ in range(n)]
+        tags = Labels.of([f"T{int(word[1:]) % 3}" for words in drawn for word in words])
+        return Dataset("en", "en", TaggedText(Sentences.of(drawn, "en"), tags))
+
+    job = Tagging("pos", [text(800)], [text(40)], head=head, seeds=(0, 1), bootstrap=0)
+    score = job.evaluate(Narrow())[0]
+    assert min(score.settings["values"]) > 0.95
+    assert score.settings["normalise"] is True
+
+
 @pytest.mark.parametrize("name", ["ner", "sentiment", "parsing"])
 def test_the_default_learning_rate_of_fine_tuning_depends_on_the_encoder_width(name):
     """Check that it is 5e-5 at 768 dimensions, as usual for BERT-base, and higher for narrower

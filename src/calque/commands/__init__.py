@@ -31,6 +31,7 @@ COMMANDS: Table[CommandRow] = Table(
     "command",
     {
         "demo": CommandRow("calque.commands.demo:Demo", "Start here"),
+        "try": CommandRow("calque.commands.trial:Try", "Start here"),
         "align": CommandRow("calque.commands.align:Align", "Start here"),
         "evaluate": CommandRow("calque.commands.evaluate:Evaluate", "Start here"),
         "report": CommandRow("calque.commands.report:Report", "Start here"),

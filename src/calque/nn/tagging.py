@@ -23,6 +23,11 @@ class TaggingHead(nn.Module):
         crf: whether to score tag sequences with a CRF (Lafferty et al. 2001) instead of scoring
             each tag independently.
         dropout: dropout rate for the input, between the LSTM layers, and before the last layer.
+        normalise: whether to standardise the input with the means and variances of the training
+            batches. A linear head on frozen vectors needs this: in many encoders, the vectors of all
+            words differ little from their mean, so that training hardly moves without it (He et al.
+            2022, "Masked autoencoders are scalable vision learners", appendix A.1). The functions
+            that the head can represent are the same.
     """
 
     def __init__(
@@ -34,8 +39,11 @@ class TaggingHead(nn.Module):
         lstm: tuple[int, int] | None,
         crf: bool,
         dropout: float,
+        normalise: bool = False,
     ):
         super().__init__()
+        # Without momentum, the statistics are those of all batches so far.
+        self.norm = nn.BatchNorm1d(dim, affine=False, momentum=None) if normalise else None
         self.drop = nn.Dropout(dropout)
         self.lstm = None if lstm is None else StackedLSTM(dim, lstm[0], lstm[1], dropout=dropout)
         width = dim if lstm is None else 2 * lstm[0]
@@ -47,7 +55,7 @@ class TaggingHead(nn.Module):
         """Return the tag scores, `[W, n_tags]`, and the intent scores, `[S, n_intents]`, or None if
         there are no intents.
         """
-        states = self.drop(rows)
+        states = self.drop(rows if self.norm is None else self.norm(rows))
         if self.lstm is not None:
             states = self.drop(self.lstm(states, lengths))
         intents = None if self.intent is None else self.intent(means(states, lengths))

@@ -17,6 +17,7 @@ def report(
     title: str | None = None,
     base: str | None = None,
     plots: str | os.PathLike[str] | None = None,
+    lead: Sequence[str] = (),
 ) -> list[Path]:
     """Write a report as one self-contained HTML file, and return the paths of its plots.
 
@@ -26,6 +27,7 @@ def report(
         title: title of the page; default: the names of the folders that contain the result files.
         base: label of the baseline; default: the encoder before alignment, see `find_subjects`.
         plots: folder to which all plots are written as SVG files.
+        lead: sentences above the verdict of the report.
 
     Raises:
         InputError: a file cannot be read, or one of its lines is not a result.
@@ -47,7 +49,7 @@ def report(
             name.rpartition("/")[0].rpartition("/")[2] for name in results.files
         )
         title = ", ".join(name for name in folders if name) or "Results"
-    composed = compose(results, title=title, base=base)
+    composed = compose(results, title=title, base=base, lead=lead)
     with locked(path, wait=True):
         write_text(path, page.html(composed))
     return [] if plots is None else page.write_plots(composed.plots(), plots)

@@ -139,9 +139,14 @@ _TRAINED = (
 )
 
 
-def compose(results: Results, *, title: str, base: str | None = None) -> Report:
-    """Build the report from the results; `base` is the label of the baseline, see
-    `find_subjects`.
+def compose(
+    results: Results, *, title: str, base: str | None = None, lead: Sequence[str] = ()
+) -> Report:
+    """Build the report from the results.
+
+    Args:
+        base: label of the baseline, see `find_subjects`.
+        lead: sentences above the verdict.
     """
     subjects = find_subjects(results, base)
     scores = [record for record in results.records if not record.is_of_training]
@@ -171,6 +176,7 @@ def compose(results: Results, *, title: str, base: str | None = None) -> Report:
         (*_measured(results.records, subjects), *(_run(run) for run in results.runs)),
         _notes(results, n_replaced + n_replaced_analyses),
         _reading(claims),
+        tuple(lead),
     )
 
 

@@ -169,6 +169,7 @@ class Report:
         runs: evaluated encoders, and the records of training runs.
         notes: notes about results that are not shown.
         reading: notes that explain the scores.
+        lead: sentences above the verdict.
     """
 
     title: str
@@ -179,6 +180,7 @@ class Report:
     runs: tuple[Facts, ...] = ()
     notes: tuple[str, ...] = ()
     reading: tuple[str, ...] = ()
+    lead: tuple[str, ...] = ()
 
     def plots(self) -> list[Plot]:
         """Return the plots of all sections."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from calque.report.document import Block, Cell, Head, Line, More, Panel, Plot, Section, Table, Text
 from calque.report.numbers import Figure, difference
-from calque.report.plots.charts import heat
+from calque.report.plots.charts import bars, heat
 from calque.report.questions import Column, Question, Subject
 from calque.report.verdict import Claims, Comparison, metric_name
 
@@ -24,22 +24,23 @@ OUTCOMES = {"better": "clearly better", "worse": "clearly worse", "unclear": "no
 def task(
     name: str, questions: Sequence[Question], headlines: Sequence[Question], claims: Claims
 ) -> Section:
-    """Return the section of a task: tables of its main questions, heat maps of its headlines, and
-    collapsed tables.
+    """Return the section of a task: its main questions, each with a plot if it is a headline and
+    with a table, and collapsed tables.
     """
     blocks: list[Block] = []
     own = [question for question in questions if question.task == name]
     n_plots = 0
     for number, question in enumerate(question for question in own if question.is_main):
-        blocks.append(question_table(question, claims, f"{name}-{number}"))
         if question in headlines:
-            suffix = (
-                f"{n_plots}" if n_plots else ""
-            )  # the first heat map has the same name in every report
+            # The first plot has the same name in every report.
+            suffix = f"{n_plots}" if n_plots else ""
             plot = heat_map(question, claims, f"{name}-heat{suffix}")
+            if plot is None:
+                plot = score_bars(question, claims, f"{name}-bars{suffix}")
             if plot is not None:
                 blocks.append(plot)
                 n_plots += 1
+        blocks.append(question_table(question, claims, f"{name}-{number}"))
     rest = [question for question in own if not question.is_main]
     if rest:
         tables = tuple(question_table(q, claims, f"{name}-more-{k}") for k, q in enumerate(rest))
@@ -192,6 +193,39 @@ def _glance(comparison: Comparison) -> Cell:
         outcome=comparison.outcomes.get(column, "unclear"),
         marks=tuple(outcomes.values()),
     )
+
+
+def score_bars(question: Question, claims: Claims, name: str) -> Plot | None:
+    """Build a bar chart of the scores of all methods by test set; return None if no methods are
+    compared.
+
+    It replaces the heat map of differences where that would have only a few cells.
+    """
+    if not any(comparison.outcomes for comparison in claims.of(question)):
+        return None
+    series = [(subject.label, subject.number) for subject in question.subjects]
+    groups = [column.label for column in question.columns]
+    figures = {
+        (subject.number, column.label): figure
+        for (subject, column), figure in question.cells.items()
+    }
+    title = f"{_capitalised(question.title)}: {metric_name(question.metric)}"
+    title += f", {question.variant}" if question.variant else ""
+    description = (
+        f"Bars of {metric_name(question.metric)} by test set, with 95% intervals. The table below "
+        "contains the values."
+    )
+    drawing = bars(
+        groups,
+        series,
+        figures,
+        title=title,
+        measure=metric_name(question.metric),
+        description=description,
+    )
+    way = _way(question)
+    note = (f"Lines are 95% intervals{f'; {way}' if way else ''}.",)
+    return Plot(name, title, note, (Panel({}, (drawing,), ()),), kind="bars")
 
 
 def heat_map(question: Question, claims: Claims, name: str) -> Plot | None:

@@ -396,6 +396,16 @@ def p_value(one: Estimate, other: Estimate) -> float:
     return student.probability(gap, of_runs, (variance, df))
 
 
+def difference_interval(one: Estimate, other: Estimate) -> tuple[float, float]:
+    """Return the 95% confidence interval of the difference `one − other` between two estimates on
+    the same tests, with the variances of `p_value`.
+    """
+    gap = one.value - other.value
+    of_runs = student.total([one.of_runs, other.of_runs])
+    half = student.half_width(of_runs, _gap_over_texts(one, other))
+    return gap - half, gap + half
+
+
 def _gap_over_texts(one: Estimate, other: Estimate) -> student.Part:
     """Return the variance over texts of the difference of two estimates, from paired resamples if
     both have resamples.

@@ -206,6 +206,8 @@ class Tagging(ZeroShot[TaggedText]):
     def defaults(self) -> dict[str, Any]:
         if self.head_type == "bilstm-crf":
             return {"epochs": 20, "batch": 32, "learning_rate": 1e-3, "patience": 4}
+        if not self.tune:
+            return {"epochs": 40, "batch": 32, "learning_rate": 1e-3, "patience": 5}
         return {
             "epochs": 5,
             "batch": 32,
@@ -215,8 +217,15 @@ class Tagging(ZeroShot[TaggedText]):
             "clip": 1.0,
         }
 
+    @property
+    def normalises(self) -> bool:
+        """True if the head standardises frozen vectors, see `TaggingHead`."""
+        return not self.tune and self.head_type != "bilstm-crf"
+
     def settings(self) -> dict[str, object]:
         settings: dict[str, object] = {"head": self.head_type}
+        if self.normalises:
+            settings["normalise"] = True
         if self.head_type == "bilstm-crf":
             settings |= {"hidden": self.hidden, "layers": self.layers}
         return settings | {
@@ -254,7 +263,13 @@ class Tagging(ZeroShot[TaggedText]):
         lstm = (self.hidden, self.layers) if self.head_type == "bilstm-crf" else None
         crf = self.head_type.endswith("crf")
         return TaggingHead(
-            dim, self.tags, len(self.intents), lstm=lstm, crf=crf, dropout=self.dropout
+            dim,
+            self.tags,
+            len(self.intents),
+            lstm=lstm,
+            crf=crf,
+            dropout=self.dropout,
+            normalise=self.normalises,
         )
 
     def losses(self, head: nn.Module, batch: WordRows, answers: Answers) -> Tensor:
