@@ -290,7 +290,6 @@ def per_language(encoder):
     "wrap",
     [
         with_maps,
-        with_standardisation,
         with_standardised_adapters,
         per_language,
         lambda encoder: with_maps(with_standardisation(encoder)),
@@ -298,7 +297,6 @@ def per_language(encoder):
     ],
     ids=[
         "maps",
-        "standardised",
         "standardised adapters",
         "per language",
         "maps of standardised",

@@ -169,11 +169,12 @@ class AdaptedEncoder(HuggingFaceEncoder):
         The modules of a sentence-transformers model are written too, so that
         `SentenceTransformer(folder)` opens the folder. The adapters of a standardised encoder are
         written to the subfolder `base`, so that other programs cannot open them without the
-        standardisation.
+        standardisation; `merged().save(folder)` writes an encoder that they can open.
         """
         place = self.origin.place
         with saving(folder, self) as path:
-            inner = path / BASE_FOLDER if self.standard else path
+            is_outside = self.layer not in self.standard
+            inner = path if is_outside else path / BASE_FOLDER
             inner.mkdir(exist_ok=True)
             self._peft_config().save_pretrained(str(inner))
             weights = _state(self.model, embeddings=self.own_embeddings)
@@ -185,8 +186,8 @@ class AdaptedEncoder(HuggingFaceEncoder):
                 self.tokenizer.save_pretrained(inner)
             if self.modules is not None:
                 copy_modules(self.modules, inner, keep_config=True)
-                # Only calque opens a standardised encoder, and it reads the layer from calque.json.
-                layer = self.n_layers if self.standard else self.layer
+                # calque reads the layer of adapters in a subfolder from calque.json.
+                layer = self.layer if is_outside else self.n_layers
                 write_layer(inner, dim=self.dim, layer=layer, n_layers=self.n_layers)
             origin = self.origin._asdict()
             if not self.origin.revision:
@@ -195,7 +196,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
                 # Record a relative path too, so that both folders can be moved together.
                 origin["beside"] = os.path.relpath(place, Path(folder).absolute())
             about: dict[str, object] = {"adapted": origin}
-            if self.standard:
+            if not is_outside:
                 about["base_folder"] = BASE_FOLDER
             write_about(path, "adapters", {**about, **self._record(path)})
 

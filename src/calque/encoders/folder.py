@@ -13,7 +13,7 @@ from types import UnionType
 from typing import Any, Protocol
 
 from calque.encoders.card_blocks import keep_user_text
-from calque.encoders.sentence_folders import static_folder
+from calque.encoders.sentence_folders import MODULES_FILE, static_folder
 from calque.errors import InputError, SettingError
 from calque.named import Table, is_path
 from calque.storage import (
@@ -38,13 +38,14 @@ ELMO_FILES = "options.json", "weights.hdf5"  # in the format of bilm-tf and Alle
 #: folders of the bundled encoders, keyed by name
 BUNDLED = {"mini": Path(__file__).parent.parent / "data" / "mini"}
 # increased with every change that older versions would misread; a file without a format number has
-# format 1
-FORMAT = 1
+# format 1, and a file without the keys of a later format is written with format 1
+FORMAT = 2
+_KEYS_OF_FORMAT_2 = {"folded", "only"}
 OWN = "own"  # kind of an encoder whose class cannot be imported by name
 ENCODER_MARKS = (ABOUT_FILE, "config.json", "options.json", ADAPTERS_FILE)
 #: files that identify the content of a folder as an encoder or another result; they are moved last
 #: and removed first
-MARKS = (RUN_FILE, *ENCODER_MARKS)
+MARKS = (RUN_FILE, *ENCODER_MARKS, MODULES_FILE)
 
 
 # -- types of the values in `calque.json` and `calque-run.json` ------------------------------------
@@ -75,6 +76,7 @@ _TEXTS = (
     "combine",
     "pooling",
     "precision",
+    "folded",
 )
 #: keys of `calque.json`, with a test of their values and its description
 _ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...] = (
@@ -316,7 +318,8 @@ def write_about(folder: Path, kind: str, about: Mapping[str, object]) -> None:
     """Write `calque.json` with the kind of encoder and the settings that its class needs to open
     the folder.
     """
-    head = {"kind": kind, "format": FORMAT}
+    format = 2 if _KEYS_OF_FORMAT_2 & about.keys() else 1
+    head = {"kind": kind, "format": format}
     about = {**head, **about, **head}  # `head` comes first and overrides `about`
     text = json_text(about, undefined="refuse", indent=2)
     (folder / ABOUT_FILE).write_text(text + "\n", encoding="utf-8")

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
+from calque.encoders import folding
 from calque.encoders import layers as passes
 from calque.encoders.batches import WordBatch, collate
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
@@ -25,8 +26,10 @@ from calque.encoders.sentence_folders import model_folder
 from calque.encoders.sentence_transformers import (
     copy_modules,
     own_modules,
+    read_recipe,
     write_layer,
     write_modules,
+    write_outer_modules,
 )
 from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
@@ -327,9 +330,12 @@ class HuggingFaceEncoder(TrainableEncoder):
         `SentenceTransformer(folder)` can also load the folder. The modules of a
         sentence-transformers folder are copied; other encoders get mean pooling over all subwords
         including special tokens (`subwords` in `sentence_vectors`). Encoder-decoder models get no
-        modules, because sentence-transformers would compute different vectors. A standardised
-        encoder is saved with its model in the subfolder `base`, so that other programs cannot open
-        it without the standardisation.
+        modules, because sentence-transformers would compute different vectors.
+
+        Standardisation is folded into the last LayerNorm of the saved model if this is exact (see
+        `calque.encoders.folding`). Otherwise, the model is saved in the subfolder `base`, so that
+        transformers cannot open the folder without the standardisation, and a dense layer after the
+        pooling standardises the vectors of sentence-transformers.
 
         Args:
             folder: folder to write to; existing files with the same names are replaced.
@@ -344,18 +350,16 @@ class HuggingFaceEncoder(TrainableEncoder):
         """Write the folder as described in `save`, but add new sentence-transformers modules only
         if `declare` is set.
         """
-        declare = (
-            declare
-            and self.modules is None
-            and not self.standard
-            and not self.model.config.is_encoder_decoder
-        )
+        declare = declare and self.modules is None and not self.model.config.is_encoder_decoder
         with saving(folder, self) as path:
             self.model.eval()
-            place = path / BASE_FOLDER if self.standard else path
             blocks = None if keep_layers else self._blocks
             with passes.cut_above(self.model, blocks, self.layer, self._probe()) as cut:
-                save_model(self.model, place)
+                n_layers = self.layer if cut else self.n_layers
+                norm = self._norm_for_folding(n_layers)
+                outside = self.layer not in self.standard or norm is not None
+                place = path if outside else path / BASE_FOLDER
+                unfolded = self._save_model(place, norm)
             self.tokenizer.save_pretrained(place)
             if self.modules is not None:
                 copy_modules(self.modules, place)
@@ -363,20 +367,86 @@ class HuggingFaceEncoder(TrainableEncoder):
                 write_modules(
                     place, dim=self.dim, max_length=self.max_length, tokenizer=self.tokenizer
                 )
-            n_layers = self.layer if cut else self.n_layers
-            # Only calque opens a standardised encoder, and it reads the layer from calque.json.
-            layer = n_layers if self.standard else self.layer
+            # calque reads the layer of a model in a subfolder from calque.json.
+            layer = self.layer if outside else n_layers
             write_layer(place, dim=self.dim, layer=layer, n_layers=n_layers)
-            about = {"cut": cut, **self._record(path)}
+            has_modules = declare or self.modules is not None
+            if not outside and has_modules and self._modules_allow_standardising(pooled=True):
+                self._write_outer(path, n_layers)
+            about = {"cut": cut, **self._record(path, unfolded)}
             if declare:
                 about["own_pooling"] = False
-            if self.standard:
+            if norm is not None:
+                about["folded"] = norm
+            if not outside:
                 about["base_folder"] = BASE_FOLDER
             write_about(path, "huggingface", about)
 
-    def _record(self, folder: Path) -> JsonObject:
+    def _norm_for_folding(self, n_layers: int) -> str | None:
+        """Return the name of the LayerNorm into which the standardisation of the encoder's layer
+        can be folded, or None.
+
+        Args:
+            n_layers: number of layers of the model that is saved.
+        """
+        if self.layer not in self.standard or self.layer != n_layers:
+            return None
+        if not self._modules_allow_standardising(pooled=False):
+            return None
+        return folding.last_norm(self.model, self._probe())
+
+    def _save_model(self, place: Path, norm: str | None) -> dict[str, Tensor]:
+        """Save the model after folding the standardisation into `norm` if it is given; return the
+        weights of the norm before folding, by name.
+        """
+        if norm is None:
+            save_model(self.model, place)
+            return {}
+        with folding.folded(self.model, norm, self.standard[self.layer]) as unfolded:
+            save_model(self.model, place)
+        return unfolded.arrays()
+
+    def _modules_allow_standardising(self, *, pooled: bool) -> bool:
+        """Return whether the encoder's sentence-transformers modules can follow standardisation.
+
+        Dense layers cannot, because they were trained on vectors that are not standardised.
+
+        Args:
+            pooled: whether pooled vectors are standardised instead of subword vectors, with which
+                not every pooling commutes.
+        """
+        if self.modules is None:
+            return True
+        try:
+            recipe = read_recipe(self.modules)
+        except CalqueError:  # calque does not support a module or a setting of the folder
+            return False
+        if any(isinstance(part, nn.Linear) for part in recipe["after"]):
+            return False
+        return not pooled or "mean_sqrt_len_tokens" not in recipe["modes"]
+
+    def _write_outer(self, folder: Path, n_layers: int) -> None:
+        """Write sentence-transformers modules that read the model in the subfolder `base` and
+        standardise its pooled vectors.
+        """
+        mean, deviation = self.standard[self.layer].double()
+        matrix = torch.diag(1 / deviation)
+        write_outer_modules(
+            folder,
+            BASE_FOLDER,
+            dim=self.dim,
+            layer=self.layer,
+            n_layers=n_layers,
+            weight=matrix,
+            bias=-mean / deviation,
+        )
+
+    def _record(self, folder: Path, unfolded: Mapping[str, Tensor] | None = None) -> JsonObject:
         """Return the settings for `calque.json`, and write the means and standard deviations of
         standardised layers.
+
+        Args:
+            unfolded: weights of the norm into which the standardisation was folded, before folding.
         """
         recorded: JsonObject = {key: getattr(self, key) for key in _OPTIONS}
         if self.precision == "highest":
@@ -384,16 +454,15 @@ class HuggingFaceEncoder(TrainableEncoder):
         if not self.bidirectional:
             del recorded["bidirectional"]
         if self.standard:
-            write_arrays(
-                folder / STANDARD_FILE,
-                {f"{layer}": rows.numpy() for layer, rows in self.standard.items()},
-            )
+            arrays = {f"{layer}": rows.numpy() for layer, rows in self.standard.items()}
+            arrays |= {name: weights.numpy() for name, weights in (unfolded or {}).items()}
+            write_arrays(folder / STANDARD_FILE, arrays)
             recorded["standardized"] = sorted(self.standard)
         return recorded
 
     def vector_settings(self, about: JsonObject) -> JsonObject | None:
-        if self.standard:  # transformers does not standardise vectors
-            return None
+        if self.layer in self.standard and "folded" not in about:
+            return None  # transformers does not standardise vectors
         settings: JsonObject = {
             "layer": about["layer"],
             "n_layers": about["layer"] if about.get("cut") else self.n_layers,
@@ -424,7 +493,23 @@ class HuggingFaceEncoder(TrainableEncoder):
                 )
                 raise InputError(fact, path=folder / STANDARD_FILE)
             self.standard[layer] = torch.from_numpy(np.array(rows))
+        if "folded" in about:
+            self._unfold(folder, about["folded"], arrays)
         return self
+
+    def _unfold(self, folder: Path, norm: str, arrays: Mapping[str, np.ndarray]) -> None:
+        """Restore the weights of the norm into which the standardisation of the saved layer was
+        folded.
+        """
+        saved = {name: torch.from_numpy(np.array(rows)) for name, rows in arrays.items()}
+        try:
+            before = folding.NormWeights.from_arrays(saved)
+        except KeyError as error:
+            fact = f"{error} is missing; save the encoder again"
+            raise InputError(fact, path=folder / STANDARD_FILE) from error
+        # The folded layer is the last one of the saved model.
+        standard = self.standard[self.n_layers]
+        folding.unfold(self.model, norm, standard, before, folder)
 
     @classmethod
     def open(

@@ -428,11 +428,59 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
         }
         _write(place / "config.json", about)
         save_file({"layer_weights": weights}, place / "model.safetensors")
-        limits = read_object(folder / LIMIT_FILE, {})
+        # The settings are next to the model, which may be in a subfolder.
+        settings = model_folder(folder) / LIMIT_FILE
+        limits = read_object(settings, {})
         known = "config_kwargs" if "config_kwargs" in limits else "config_args"
         limits[known] = {**limits.get(known, {}), "output_hidden_states": True}
-        _write(folder / LIMIT_FILE, limits)
+        _write(settings, limits)
     write_list(folder, names)
+
+
+def write_outer_modules(
+    folder: Path,
+    inner: str,
+    *,
+    dim: int,
+    layer: int,
+    n_layers: int,
+    weight: Tensor,
+    bias: Tensor,
+) -> None:
+    """Write sentence-transformers modules that use the modules of the subfolder `inner`, with a
+    dense layer directly after their pooling.
+
+    The folder itself has no `config.json`, so transformers cannot open it without the dense layer.
+
+    Args:
+        dim, layer, n_layers: see `write_layer`.
+        weight, bias: weights of the dense layer, `[dim, dim]` and `[dim]`: x → x Wᵀ + b. It is
+            applied to the vector of each pooling mode.
+    """
+    names: list[tuple[str, str]] = []
+    for module in modules_of(folder / inner):
+        class_name, place = module_kind(module), str(module["path"])
+        names.append((f"{inner}/{place}".rstrip("/."), class_name))
+        if class_name == "Pooling":
+            modes, _ = _read_pooling(folder / inner / place)
+            linear = _repeated(weight, bias, len(modes))
+            dense = f"{len(names)}_Dense"
+            _write_dense(folder / dense, linear, nn.Identity())
+            names.append((dense, "Dense"))
+    write_list(folder, names)
+    write_layer(folder, dim=dim, layer=layer, n_layers=n_layers)
+    if (folder / inner / PROMPTS_FILE).is_file():
+        shutil.copyfile(folder / inner / PROMPTS_FILE, folder / PROMPTS_FILE)
+
+
+def _repeated(weight: Tensor, bias: Tensor, n: int) -> nn.Linear:
+    """Return a linear layer that applies x → x Wᵀ + b to each of `n` concatenated vectors."""
+    size = n * len(bias)
+    linear = nn.Linear(size, size)
+    with torch.no_grad():
+        linear.weight.copy_(torch.block_diag(*[weight] * n))
+        linear.bias.copy_(bias.repeat(n))
+    return linear
 
 
 def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
@@ -441,14 +489,14 @@ def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
     """
     rows = []
     for number, (place, class_name) in enumerate(modules):
-        (folder / place).mkdir(exist_ok=True)
+        (folder / place).mkdir(parents=True, exist_ok=True)
         type_name = f"sentence_transformers.models.{class_name}"
         rows.append({"idx": number, "name": str(number), "path": place, "type": type_name})
     _write(folder / MODULES_FILE, rows)
 
 
 def _write(path: Path, content: object) -> None:
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json_text(content, undefined="refuse", indent=2) + "\n", encoding="utf-8")
 
 
