@@ -8,11 +8,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from huggingface_hub import EvalResult, ModelCard
+from safetensors.torch import load_file, save_file
 
 from calque.encoders import load_encoder
 from calque.encoders.random_vectors import RandomVectors
 from calque.encoders.sentence_vectors import SentencePooling, sentence_vectors
-from calque.errors import MissingExtraError, SettingError
+from calque.errors import InputError, MissingExtraError, SettingError
 from calque.integrations.mteb import MtebEncoder
 from calque.text import Sentences
 
@@ -218,3 +221,111 @@ def test_prompts_that_cannot_be_used_are_refused(without_library, tiny_encoder):
         MtebEncoder(tiny_encoder, pooling="words", prompts=PROMPTS)
     with pytest.raises(SettingError, match="prompt_type must be query or document, got 'answer'"):
         MtebEncoder(tiny_encoder).encode([{"text": ENGLISH}], prompt_type="answer")
+
+
+# -- results ---------------------------------------------------------------------------------------
+def test_the_revision_changes_with_everything_that_changes_vectors(
+    without_library, tiny_encoder, tmp_path
+):
+    """MTEB returns stored results for an equal revision, so these must be different."""
+    tiny_encoder.save(tmp_path / "st")
+    pooling = SentencePooling("own", "subwords", ("cls",), after=[torch.nn.Linear(32, 5)])
+    pooling.save(tiny_encoder, tmp_path / "st")
+    own = load_encoder(tmp_path / "st")
+    models = [
+        MtebEncoder(tiny_encoder),
+        MtebEncoder(tiny_encoder, pooling="words"),
+        MtebEncoder(tiny_encoder, pooling="cls"),
+        MtebEncoder(tiny_encoder, prompts=PROMPTS),
+        MtebEncoder(own),
+    ]
+    assert models[-1].mteb_model_meta.embed_dim == 5
+    weights = tmp_path / "st" / "2_Dense" / "model.safetensors"
+    save_file({name: 2 * rows for name, rows in load_file(weights).items()}, weights)
+    models.append(MtebEncoder(load_encoder(tmp_path / "st")))
+    revisions = [model.mteb_model_meta.revision for model in models]
+    assert len(set(revisions)) == len(models)
+    assert revisions[0] == tiny_encoder.fingerprint
+    again = MtebEncoder(load_encoder(tmp_path / "st"))
+    assert again.mteb_model_meta.revision == revisions[-1]
+
+
+def local_tasks():
+    from mteb.abstasks import AbsTaskBitextMining, AbsTaskSTS
+
+    rows = {"sentence1": ENGLISH, "sentence2": GERMAN}
+    bitext = task(AbsTaskBitextMining, "LocalBitext", rows, type="BitextMining", main_score="f1")
+    rows = {**rows, "score": [5.0, 1.0, 3.0, 2.0]}
+    return [bitext, task(AbsTaskSTS, "LocalSTS", rows, type="STS", main_score="cosine_spearman")]
+
+
+def test_results_are_written_to_the_folder_and_to_the_model_card(tiny_encoder, tmp_path):
+    mteb = installed()
+    folder = tmp_path / "out"
+    tiny_encoder.save(folder)
+    model = MtebEncoder(load_encoder(folder), name="me/tiny")
+    found = model.evaluate(local_tasks(), folder, co2_tracker=False)
+    values = {result.task_name: result.get_score() for result in found.task_results}
+
+    # MTEB opens its files again, and finds the same results.
+    files = sorted((folder / "mteb" / "results" / "me__tiny").rglob("Local*.json"))
+    assert [file.stem for file in files] == ["LocalBitext", "LocalSTS"]
+    for file in files:
+        opened = mteb.TaskResult.from_disk(file)
+        assert opened.get_score() == pytest.approx(values[file.stem], abs=1e-6)
+        assert file.parent.name == model.mteb_model_meta.revision
+    meta = json.loads((files[0].parent / "model_meta.json").read_text())
+    assert (meta["name"], meta["embed_dim"], meta["use_instructions"]) == ("me/tiny", 32, False)
+
+    card = ModelCard.load(folder / "README.md")
+    expected = [
+        EvalResult(
+            task_type=kind,
+            task_name=f"{name} (MTEB)",
+            dataset_type="here/none",
+            dataset_name="hub:here/none:default:test",
+            dataset_config="en-de",
+            dataset_revision="1",
+            metric_type=metric,
+            metric_name=metric,
+            metric_value=pytest.approx(values[name], abs=1e-4),
+            metric_args=None,
+        )
+        for name, kind, metric in (
+            ("LocalBitext", "BitextMining", "f1"),
+            ("LocalSTS", "STS", "cosine_spearman"),
+        )
+    ]
+    assert card.data.eval_results == expected
+    assert "| LocalSTS | cosine_spearman | hub:here/none:default:test | en-de |" in card.text
+
+
+def test_results_are_not_computed_again_and_replace_earlier_ones(
+    tiny_encoder, tmp_path, monkeypatch
+):
+    installed()
+    folder = tmp_path / "out"
+    tiny_encoder.save(folder)
+    model = MtebEncoder(load_encoder(folder))
+    first = model.evaluate(local_tasks(), folder, co2_tracker=False)
+    before = (folder / "README.md").read_text()
+
+    def fail(*_, **__):
+        raise AssertionError("computed again")
+
+    monkeypatch.setattr(MtebEncoder, "encode", fail)
+    again = MtebEncoder(load_encoder(folder)).evaluate(local_tasks(), folder, co2_tracker=False)
+    assert [each.get_score() for each in again.task_results] == pytest.approx(
+        [each.get_score() for each in first.task_results], abs=1e-6
+    )
+    assert (folder / "README.md").read_text() == before
+    with pytest.raises(AssertionError, match="computed again"):
+        MtebEncoder(load_encoder(folder), pooling="words").evaluate(
+            local_tasks(), folder, co2_tracker=False
+        )
+
+
+def test_a_folder_without_an_encoder_is_refused(tiny_encoder, tmp_path):
+    installed()
+    with pytest.raises(InputError, match="contains no encoder"):
+        MtebEncoder(tiny_encoder).evaluate([], tmp_path)

@@ -10,9 +10,13 @@ the prompt.
 
 from __future__ import annotations
 
+import hashlib
+import math
 import re
 from collections.abc import Iterable, Mapping
 from functools import partial
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -21,6 +25,7 @@ from torch import Tensor
 
 from calque.algebra.normalize import unit_rows
 from calque.encoders import Encoder, HuggingFaceEncoder
+from calque.encoders.folder import holds_encoder
 from calque.encoders.sentence_settings import PROMPT_NAMES, TextSettings
 from calque.encoders.sentence_vectors import (
     Pooling,
@@ -28,18 +33,37 @@ from calque.encoders.sentence_vectors import (
     sentence_vectors,
     text_settings,
 )
-from calque.errors import MissingExtraError, SettingError
-from calque.segment import split_spaces
+from calque.errors import InputError, MissingExtraError, SettingError
+from calque.runs.card import add_scores
+from calque.segment import language_parts, split_spaces
+from calque.storage import JsonObject, json_text
+from calque.tasks.base import Score, about_encoder
+from calque.tasks.reporting import Reporting
 from calque.text import Sentences
 
 if TYPE_CHECKING:
+    from mteb.abstasks import AbsTask
     from mteb.abstasks.task_metadata import TaskMetadata
     from mteb.models import ModelMeta
+    from mteb.results import ModelResult, TaskResult
     from mteb.types import PromptType
     from numpy.typing import ArrayLike
 
 # similarities that are negative distances, with the order of the norm
 _NORMS = {"euclidean": 2.0, "manhattan": 1.0}
+# folder for MTEB's results files in an encoder's folder
+_RESULTS = "mteb"
+# settings of the mean of all subword vectors; with them, a revision is an encoder's fingerprint
+_DEFAULTS: JsonObject = {
+    "modes": ["mean"],
+    "max_length": None,
+    "lower": False,
+    "prompt": "",
+    "truncate": None,
+    "after": [],
+    "prompts": {},
+    "similarity": "cosine",
+}
 
 
 class MtebEncoder:
@@ -96,10 +120,11 @@ class MtebEncoder:
         self._meta = ModelMeta.create_empty(
             overwrites={
                 "name": name,
-                # encoders with equal fingerprints return equal vectors
-                "revision": encoder.fingerprint,
-                "embed_dim": encoder.dim,
+                # MTEB does not compute results again that it has stored for an equal revision.
+                "revision": self._revision(),
+                "embed_dim": self.pooling.width(encoder.dim),
                 "max_tokens": getattr(encoder, "max_length", None),
+                "use_instructions": bool(self.prompts),
                 "framework": ["PyTorch"],
             }
         )
@@ -108,6 +133,108 @@ class MtebEncoder:
     def mteb_model_meta(self) -> ModelMeta:
         """Metadata that MTEB saves with its results."""
         return self._meta
+
+    def _revision(self) -> str:
+        """Return a hash of everything that determines the sentence vectors and their similarity; it
+        is the encoder's fingerprint if only the encoder does.
+        """
+        pooling = self.pooling
+        settings: JsonObject = {
+            "modes": list(pooling.modes),
+            "max_length": pooling.max_length,
+            "lower": pooling.lower,
+            "prompt": pooling.prompt,
+            "truncate": pooling.truncate,
+            "after": [str(part) for part in pooling.after],
+            "prompts": self.prompts,
+            "similarity": self._similarity,
+        }
+        fingerprint = self.encoder.fingerprint
+        if pooling.unit == "subwords" and settings == _DEFAULTS:
+            return fingerprint
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(json_text([fingerprint, pooling.unit, settings], sort_keys=True).encode())
+        for _, weights in sorted(pooling.after.state_dict().items()):
+            digest.update(weights.cpu().numpy().tobytes())
+        return digest.hexdigest()
+
+    def evaluate(
+        self,
+        tasks: AbsTask | Iterable[AbsTask],
+        folder: str | PathLike[str],
+        *,
+        record: bool = True,
+        **options: Any,
+    ) -> ModelResult:
+        """Run MTEB tasks, and write the results to the encoder's folder: MTEB's results files to
+        `mteb/results/NAME/REVISION/TASK.json`, and the main scores to the model card.
+
+        Results in these files are not computed again, unless the encoder, the pooling or a prompt
+        has changed. `calque push` uploads them with the encoder.
+
+        Args:
+            tasks: tasks from `mteb.get_tasks`, or a benchmark.
+            folder: folder of the encoder, which contains the model card.
+            record: whether to add the main score of each task, split and subset to the model card
+                and to `calque-run.json`.
+            options: further arguments of `mteb.evaluate`.
+
+        Raises:
+            InputError: the folder contains no encoder.
+        """
+        import mteb
+        from mteb.abstasks import AbsTask
+
+        path = Path(folder)
+        if not holds_encoder(path):
+            raise InputError("this folder contains no encoder saved by calque", path=path)
+        listed = [tasks] if isinstance(tasks, AbsTask) else list(tasks)
+        cache = mteb.ResultCache(path / _RESULTS)
+        model: Any = self  # MTEB's protocol also prescribes the arguments of the constructor
+        results = mteb.evaluate(model, listed, cache=cache, **options)
+        if record:
+            metadata = {task.metadata.name: task.metadata for task in listed}
+            scores = []
+            for result in results.task_results:
+                scores += self._scores(result, metadata[result.task_name])
+            add_scores(path, scores)
+        return results
+
+    def _scores(self, result: TaskResult, metadata: TaskMetadata) -> list[dict[str, Any]]:
+        """Return the main score of each split and subset of a task, as `Score.to_dict` does; MTEB
+        reports neither intervals nor the number of test items.
+        """
+        reporting = Reporting(
+            title=f"{metadata.name} (MTEB)",
+            main=(metadata.main_score,),
+            descriptive=("mteb_version",),
+            hub_task=metadata.type,
+        )
+        scores = []
+        for split, subsets in result.scores.items():
+            for subset in subsets:
+                settings = {
+                    **about_encoder(self.encoder),
+                    "pooled": self.pooling.described,
+                    "dataset_revision": result.dataset_revision,
+                    "mteb_version": result.mteb_version,
+                    "mteb_revision": self._meta.revision,
+                }
+                score = Score(
+                    task=metadata.name,
+                    data=f"hub:{metadata.dataset['path']}:{subset['hf_subset']}:{split}",
+                    languages=tuple(_language(tag) for tag in subset["languages"]),
+                    metric=metadata.main_score,
+                    value=subset["main_score"],
+                    low=math.nan,
+                    high=math.nan,
+                    n=0,
+                    seed=0,
+                    settings=settings,
+                    reporting=reporting,
+                )
+                scores.append({**score.to_dict(), "n": None, "queries": None})
+        return scores
 
     def encode(
         self,
@@ -187,6 +314,13 @@ class MtebEncoder:
         """Return vectors as rows, which are L2-normalised if the similarity is the cosine."""
         rows = _rows(vectors)
         return unit_rows(rows) if self._similarity == "cosine" else rows
+
+
+def _language(tag: str) -> str:
+    """Return the language of one of MTEB's tags, such as `deu-Latn`, as a two-letter code if there
+    is one.
+    """
+    return language_parts(tag)[0]
 
 
 def _task_of(prompt_type: PromptType | str | None) -> str | None:

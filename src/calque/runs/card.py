@@ -26,7 +26,7 @@ from calque.storage import json_text, locked, write_text
 from calque.tasks.base import Score
 from calque.tasks.bootstrap import measure
 from calque.tasks.reporting import ALWAYS_DESCRIPTIVE, Reporting, warnings_of
-from calque.tasks.table import hub_task_of, reporting_of, title_of
+from calque.tasks.table import FEATURES, hub_task_of, reporting_of, title_of
 
 if TYPE_CHECKING:
     from calque.alignment.base import HeldOutScore
@@ -110,7 +110,7 @@ def _table(scores: Sequence[dict[str, Any]]) -> str:
 def _row(score: dict[str, Any]) -> str:
     langs = "-".join(score["languages"])
     value = f"{_shown(score['value'])}{_doubts(score)}"
-    interval = f"{_shown(score['low'])} – {_shown(score['high'])}"
+    interval = f"{_shown(score['low'])} – {_shown(score['high'])}".strip(" –")
     n = "" if score.get("n") is None else f"{score['n']:,}"
     cells = (score["task"], score["metric"], score["data"], langs, value, interval, n)
     return f"| {' | '.join(cells)} |"
@@ -161,23 +161,34 @@ def model_index(scores: Sequence[dict[str, Any]], name: str) -> str:
     for score in scores:
         if score["value"] is None:
             continue
-        title = title_of(score["task"]) or score["task"]
+        task, title = _hub_task(score)
         results.append(
             EvalResult(
-                task_type=hub_task_of(score["task"]),
+                task_type=task,
                 task_name=title,
                 dataset_type=_dataset_id(score["data"]),
                 dataset_name=name_of(score["data"]),
                 dataset_config="-".join(score["languages"]) or None,
+                dataset_revision=_settings(score).get("dataset_revision"),
                 metric_type=score["metric"],
                 metric_name=f"{score['metric']}{_doubts(score)}",
                 metric_value=round(score["value"], _DIGITS),
-                metric_args=_arguments(score, scores),
+                metric_args=_arguments(score, scores) or None,
             )
         )
     if not results:
         return ""
     return f"{ModelCardData(model_name=name, eval_results=results)}\n"
+
+
+def _hub_task(score: dict[str, Any]) -> tuple[str, str]:
+    """Return the task type of a score on the hub, and the name of its task."""
+    name = score["task"]
+    stored = score.get("reporting")
+    if stored is None:
+        return hub_task_of(name) or FEATURES, title_of(name) or name
+    declared = Reporting.from_dict(stored)
+    return declared.hub_task or FEATURES, declared.title or name
 
 
 def _arguments(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> dict[str, Any]:

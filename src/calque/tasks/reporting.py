@@ -85,6 +85,8 @@ class Reporting:
             `accuracy.unseen`, as `{setting: part}`.
         role: "retrieval" or "transfer" for tasks that reports plot against each other; otherwise
             "".
+        hub_task: task type in the metadata of model cards, such as a task of the Hugging Face hub;
+            only for tasks that are not in `calque.tasks.table`.
     """
 
     title: str = ""
@@ -95,6 +97,7 @@ class Reporting:
     by_encoder: Mapping[str, tuple[str, object]] = field(default_factory=dict)
     only_for: Mapping[str, str] = field(default_factory=dict)
     role: Literal["", "retrieval", "transfer"] = ""
+    hub_task: str = ""
 
     def to_dict(self) -> dict[str, object]:
         """Return the values that differ from the defaults, as JSON-compatible lists and
@@ -169,6 +172,7 @@ _READERS: Mapping[str, Callable[[object], Any]] = {
     "by_encoder": _conditions,
     "only_for": _text_by_name,
     "role": _text,
+    "hub_task": _text,
 }
 
 

@@ -29,6 +29,9 @@ from calque.tasks.reporting import (
     of_trained_heads,
 )
 
+#: task of the Hugging Face hub for encoders in general
+FEATURES = "feature-extraction"
+
 
 @dataclass(frozen=True)
 class TaskRow:
@@ -64,7 +67,7 @@ class TaskRow:
     pretokenized: bool = False
     reads: Literal["parallel", "dictionary"] = "parallel"
     reporting: Reporting = field(default_factory=Reporting)
-    hub_task: str = "feature-extraction"
+    hub_task: str = FEATURES
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -296,9 +299,11 @@ def title_of(task: str) -> str | None:
     return OTHER_SCORES[task].title if task in OTHER_SCORES else None
 
 
-def hub_task_of(task: str) -> str:
-    """Return the task of the Hugging Face hub that is most similar to a task."""
-    return TASKS.rows[task].hub_task if task in TASKS.rows else TaskRow.hub_task
+def hub_task_of(task: str) -> str | None:
+    """Return the task of the Hugging Face hub that is most similar to a task in the table; None if
+    the name is unknown.
+    """
+    return TASKS.rows[task].hub_task if task in TASKS.rows else None
 
 
 def likely_reporting(settings: Collection[str]) -> Reporting:
