@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from calque.commands.base import LINKING, Linking, Loading, Tracking, say_unless
 from calque.commands.checks import output_file
@@ -27,7 +27,7 @@ from calque.runs.settings import (
 from calque.spec import Count, Declared, Few, argument, declared, files, numbers, option
 from calque.storage import append_lines, json_text
 from calque.tasks.inputs import FIELDS, FILES, Inputs
-from calque.tasks.table import TASKS, options_of_task, users
+from calque.tasks.table import TASKS, options_of_task, trains_head, users
 
 if TYPE_CHECKING:
     from calque.tasks.base import Score
@@ -90,8 +90,10 @@ class Evaluate(Linking, Loading, Tracking):
     langs: PairLangs = None
     by_layer: str | None = option(
         None,
-        "Layers to compare (all, 4,8,12 or 0-12); the layer that is best on half of the pairs is "
-        "scored on the rest.",
+        "Layers to compare (all, 4,8,12 or 0-12). With retrieval, the layer that is best on half of "
+        "the pairs is scored on the rest. A task with a trained head chooses the layer and the "
+        "pooling on development text in the training languages (best, the same as all), or learns "
+        "a mixture of all layers (mix).",
         "--layers",
     )
     options: OwnOption = None
@@ -212,10 +214,14 @@ class Evaluate(Linking, Loading, Tracking):
             options["rename"] = _renaming(self.rename)
         if SKIP_UNUSABLE and "on_error" in self.specific_options(self.task):
             options["on_error"] = "skip"
-        layers = self.by_layer if self.by_layer == "all" else numbers(self.by_layer)
-        if layers is not None:
-            reason = "cannot be combined with --layers"
-            self.refuse_unused({"layer": reason, "record": reason})
+        layers = None
+        if self.by_layer is not None:
+            self.refuse_unused({"layer": "cannot be combined with --layers"})
+            if trains_head(self.task):
+                options["layers"] = self.by_layer
+            else:
+                layers = _layers_to_compare(self.by_layer)
+                self.refuse_unused({"record": "cannot be combined with --layers"})
         named = [*_flat(paths.values()), *self.encoders]
         output_file("--out", self.out, named, self.langs or [], adds=True)
         evaluate_each(
@@ -244,7 +250,8 @@ class Evaluate(Linking, Loading, Tracking):
             if self.as_json:
                 text = json_text(_as_json(self.encoders, several), default=str)
             else:
-                text = _shown(self.encoders, several, by_layer=self.by_layer is not None)
+                by_layer = self.by_layer is not None and not trains_head(self.task)
+                text = _shown(self.encoders, several, by_layer=by_layer)
             print(text, flush=True)
 
     def _refuse_unused(self) -> None:
@@ -267,6 +274,11 @@ class Evaluate(Linking, Loading, Tracking):
             raise SettingError(
                 "--one-based and --zero-based are only for files of word links; add --links FILE"
             )
+
+
+def _layers_to_compare(text: str) -> list[int] | Literal["all"]:
+    """Parse the layers that word retrieval compares."""
+    return "all" if text in ("all", "best") else numbers(text) or []
 
 
 def _flat(paths: Any) -> list[str]:

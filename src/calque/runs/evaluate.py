@@ -17,7 +17,8 @@ from calque.encoders.folder import read_run
 from calque.errors import SettingError
 from calque.named import is_path
 from calque.storage import json_text, part_of, remove, temporary_folder
-from calque.tasks.table import TASKS
+from calque.tasks.reading import chooses_layers
+from calque.tasks.table import TASKS, trains_head
 
 if TYPE_CHECKING:
     from calque.analyses.questions import Finding
@@ -156,7 +157,8 @@ def evaluate_each(
         raise SettingError(
             f"{inputs.task} does not use {', '.join(unread)}, but only {', '.join(row.files)}"
         )
-    tasks = TASKS.load(inputs.task).from_files(inputs, **dict(options or {}))
+    options = _with_pooling(inputs.task, dict(options or {}), load or {})
+    tasks = TASKS.load(inputs.task).from_files(inputs, **options)
     if layers is not None:
         findings = [
             _layers_of(encoder, tasks, layers, load, progress=progress) for encoder in encoders
@@ -170,6 +172,18 @@ def evaluate_each(
             scores.append(_scores_of(encoder, inputs.task, tasks, load, say, progress=progress))
     then(scores)
     return scores
+
+
+def _with_pooling(
+    task: str, options: Mapping[str, Any], load: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options of a task. If the task chooses a layer, a pooling that the user set for
+    the encoder is the only pooling to choose from.
+    """
+    chooses = trains_head(task) and chooses_layers(options)
+    if chooses and load.get("pooling") and "poolings" not in options:
+        return {**options, "poolings": [load["pooling"]]}
+    return dict(options)
 
 
 def _layers_of(
@@ -208,7 +222,14 @@ def _scores_of(
     """
     from calque.encoders import load_encoder
 
-    loaded, aligned = load_encoder(encoder, **dict(load or {})), alignment_of(encoder, load)
+    from calque.encoders.layers import DefaultLayerWarning
+
+    with warnings.catch_warnings():
+        # irrelevant if the tasks read other layers than the default layer
+        if all(getattr(task, "reading", None) is not None for task in tasks):
+            warnings.simplefilter("ignore", DefaultLayerWarning)
+        loaded = load_encoder(encoder, **dict(load or {}))
+    aligned = alignment_of(encoder, load)
     # Reports look up the tasks of the table by name; the declarations of other tasks are stored.
     reporting = TASKS[name].reporting if is_path(name) else None
     scores: list[Score] = []

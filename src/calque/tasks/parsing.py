@@ -21,6 +21,7 @@ from calque.nn.recurrent import StackedLSTM
 from calque.spec import Count, Option, Share
 from calque.tasks.bootstrap import Statistic, ratio
 from calque.tasks.datasets import Answers, Dataset, label_names
+from calque.tasks.reading import Layers
 from calque.tasks.reporting import of_trained_heads
 from calque.tasks.zeroshot import ZeroShot
 
@@ -58,7 +59,8 @@ class Parsing(ZeroShot[Treebank]):
         tests: Sequence[Dataset[Treebank]],
         *,
         hidden: Annotated[Count, Option("Hidden size of the LSTM per direction.")] = 200,
-        layers: Annotated[Count, Option("Number of LSTM layers.")] = 3,
+        lstm_layers: Annotated[Count, Option("Number of LSTM layers.")] = 3,
+        layers: Layers = None,
         arc: Annotated[
             Count, Option("Output size of the projections before the arc scorer.")
         ] = 500,
@@ -81,10 +83,13 @@ class Parsing(ZeroShot[Treebank]):
         ] = 0.33,
         **protocol: Any,
     ):
+        # In earlier versions, a number in `layers` was the number of LSTM layers.
+        if isinstance(layers, int):
+            lstm_layers, layers = layers, None
         # Settings of `ParsingHead`, which are also recorded with the scores.
         self.shape: dict[str, Any] = {
             "hidden": hidden,
-            "layers": layers,
+            "layers": lstm_layers,
             "arc": arc,
             "label": label,
             "upos": upos,
@@ -94,7 +99,7 @@ class Parsing(ZeroShot[Treebank]):
         # Part-of-speech tags that do not occur in the training text share an additional embedding,
         # the last one.
         self.parts = tuple(sorted(label_names(dataset.data.upos for dataset in train)))
-        super().__init__(train, tests, **protocol)
+        super().__init__(train, tests, layers=layers, **protocol)
 
     @staticmethod
     def read(path: str, lang: str, *, on_error: Literal["raise", "skip"] = "raise") -> Treebank:

@@ -107,10 +107,15 @@ def options_of_task(name: str) -> dict[str, Declared]:
     return options_of_class(TASKS.load(name))
 
 
+def trains_head(name: str) -> bool:
+    """Return whether a task trains a task head, which can read a choice or a mixture of layers."""
+    return "poolings" in options_of_task(name)
+
+
 # -- groups of options that `Words` and `Inputs` declare, and of files -----------------------------
 _LINKING = ("langs", "model", "symmetrize", "seed")
 # The languages and links of a trained task are those of the parallel text for label projection.
-_TRAINED = ("test_limit", *_LINKING)
+_TRAINED = ("test_limit", "by_layer", *_LINKING)
 _ANNOTATED = ("test", "train", "dev", "ceiling")
 
 
@@ -119,13 +124,14 @@ def _row_of(name: str, kind: type[Task]) -> TaskRow:
     summary = (inspect.getdoc(kind) or "").partition("\n\n")[0].replace("\n", " ")
     langs = ("langs",) if kind.languages == "pairs" else ()
     of_words = ("model", "symmetrize", "seed", "pretokenized", "test_limit", "one_based")
+    by_layer = ("by_layer",) if kind.reporting.role == "transfer" else ()
     title = name.partition(":")[2]
     return TaskRow(
         name,
         summary,
         title,
         kind.files,
-        (*langs, *of_words),
+        (*langs, *of_words, *by_layer),
         kind.languages,
         reporting=kind.reporting,
     )

@@ -29,8 +29,9 @@ from calque.tasks.datasets import (
     repaired_tags,
 )
 from calque.tasks.projection import LabelProjection
+from calque.tasks.reading import Layers
 from calque.tasks.reporting import NOT_CONVERGED
-from calque.tasks.zeroshot import Experiment, ZeroShot
+from calque.tasks.zeroshot import ZeroShot
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,7 +76,8 @@ class Tagging(ZeroShot[TaggedText]):
             Option("Task head: bilstm-crf (default), linear (default with `tune`) or linear-crf."),
         ] = None,
         hidden: Annotated[Count, Option("Hidden size of the LSTM per direction.")] = 128,
-        layers: Annotated[Count, Option("Number of LSTM layers.")] = 2,
+        lstm_layers: Annotated[Count, Option("Number of LSTM layers.")] = 2,
+        layers: Layers = None,
         dropout: Annotated[Share, Option("Dropout rate.")] = 0.3,
         unknown: Annotated[
             Literal["raise", "miss"],
@@ -100,7 +102,10 @@ class Tagging(ZeroShot[TaggedText]):
             head = "linear" if tune else "bilstm-crf"
         _check_head(head)
         self.head_type = head
-        self.hidden, self.layers, self.dropout = hidden, layers, dropout
+        # In earlier versions, a number in `layers` was the number of LSTM layers.
+        if isinstance(layers, int):
+            lstm_layers, layers = layers, None
+        self.hidden, self.layers, self.dropout = hidden, lstm_layers, dropout
         self.unknown = unknown
         if self.has_spans:
             _check_span_tags(train, (*tests, *dev))
@@ -113,7 +118,7 @@ class Tagging(ZeroShot[TaggedText]):
         types = {tag.removeprefix("B-") for tag in self.tags if tag.startswith("B-")}
         self.span_types = tuple(sorted(types)) if self.has_spans else ()
         self.statistics = self._statistics()
-        super().__init__(train, tests, tune=tune, dev=dev, **protocol)
+        super().__init__(train, tests, tune=tune, dev=dev, layers=layers, **protocol)
 
     @property
     def has_spans(self) -> bool:
@@ -306,7 +311,7 @@ class Tagging(ZeroShot[TaggedText]):
 
     def tag(self, encoder: Encoder, sentences: Sentences, *, progress: bool = False) -> TaggedText:
         """Train a task head with seed 0, and return the sentences with predicted tags."""
-        experiment = Experiment(self, encoder, progress=progress)
+        experiment = self.experiment(encoder, progress=progress)
         trained = experiment.train(0)
         if not trained.has_converged:
             warnings.warn(

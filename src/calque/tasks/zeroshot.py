@@ -20,17 +20,22 @@ import torch
 
 from calque.distributed import Processes
 from calque.encoders.base import require
+from calque.encoders.readings import StackedLayers, layer_dim, layers_of
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
+from calque.nn.mixture import ScalarMix
 from calque.offsets import offsets_of
-from calque.spec import Option
+from calque.spec import Layer, Option
 from calque.storage import json_text
 from calque.tasks.base import Languages, Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, measure_all, over_groups
 from calque.tasks.datasets import Answers, D, Dataset, read_datasets, warn_of_shared
+from calque.tasks.reading import BestLayer, Layers, Mixture, messages, reading_of
 from calque.tasks.reporting import NOT_CONVERGED, TRAINED_HEADS
 from calque.training.sources import (
     FrozenSource,
+    LayerSource,
+    MixedSource,
     SubsetSource,
     TrainedSource,
     VectorSource,
@@ -60,6 +65,7 @@ class Trained:
 
     Attributes:
         epoch, score: selected epoch, and its score on development text.
+        mix: mixture of layers that was trained with the head; None if one layer is read.
         epochs: number of training epochs.
         has_converged: see `Supervised`.
     """
@@ -68,6 +74,7 @@ class Trained:
     encoder: Encoder
     epoch: int
     score: float
+    mix: ScalarMix | None = None
     epochs: int = 0
     has_converged: bool = True
 
@@ -99,6 +106,13 @@ class ZeroShot(Task, Generic[D]):
         options: settings for `Supervised` (epochs, batch, learning_rate, patience, …) that override
             the task's defaults. With `tune`, the default learning rate depends on the encoder's
             dimension, see `tuned_rate`.
+        layers: layers on which the task head is trained: "mix" for a learned mixture of all layers
+            (`ScalarMix`; Peters et al. 2018), "best" for the layer and the pooling with the best
+            score on development text in the source languages, or the layers to choose from;
+            default: the encoder's own layer. The layer is chosen with the first seed, and never
+            with text in other languages.
+        poolings: poolings of a word's subwords to choose from with "best"; default: that of the
+            encoder, and the mean. For "mix", one pooling.
         bootstrap: number of bootstrap samples for the confidence intervals.
         seed: seed that is recorded with the scores.
 
@@ -135,6 +149,8 @@ class ZeroShot(Task, Generic[D]):
         tune: bool = False,
         select: Select = "source",
         options: Mapping[str, Any] | None = None,
+        layers: Layers = None,
+        poolings: Sequence[str] | None = None,
         bootstrap: int = 1000,
         seed: int = 0,
     ):
@@ -150,6 +166,8 @@ class ZeroShot(Task, Generic[D]):
             self._check_has_text(dataset)
         self.train, self.tests, self.tune, self.select = list(train), list(tests), tune, select
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
+        self.reading = reading_of(layers, poolings)
+        self._check_reading()
         self.options = self._training_options(options or {})
         self.sources = list(dict.fromkeys(dataset.lang for dataset in train))
         self.dev = self._development(dev)
@@ -161,6 +179,23 @@ class ZeroShot(Task, Generic[D]):
             # A rate of None stands for `tuned_rate`, which depends on the encoder's dimension.
             settings["learning_rate"] = None
         return {**settings, **options}
+
+    def _check_reading(self) -> None:
+        """Raise a `SettingError` if the layer to read cannot be chosen with the other settings."""
+        if not isinstance(self.reading, BestLayer):
+            return
+        if self.tune:
+            raise SettingError(
+                "layers=best chooses a layer with frozen vectors, so it cannot be combined with "
+                "tune; choose the layer without tune and set it with layer, or use layers=mix"
+            )
+        # The choice must not use target-language text, and the last epoch has no score.
+        if self.select != "source":
+            raise SettingError(
+                "layers=best chooses the layer by the score on development text in the training "
+                f"languages, which requires select=source, got {self.select}; use layers=mix, or "
+                "set one layer with layer"
+            )
 
     def _check_has_text(self, dataset: Dataset[D]) -> None:
         if not len(dataset.data) or not self.sentences(dataset.data).lengths().any():
@@ -227,6 +262,21 @@ class ZeroShot(Task, Generic[D]):
                 "target-language labels were used), or the last epoch (last)."
             ),
         ] = "source",
+        layers: Annotated[
+            str | Layer | Sequence[Layer] | None,
+            Option(
+                "Layers that the task head reads: a learned mixture (mix), the best on "
+                "development text in the training languages (best), or the layers to choose "
+                "from (4,8,12 or 0-12); default: the encoder's own layer."
+            ),
+        ] = None,
+        poolings: Annotated[
+            Sequence[Literal["last", "first", "mean"]] | None,
+            Option(
+                "Poolings of a word's subwords to choose from with --layers best; default: that "
+                "of the encoder, and the mean."
+            ),
+        ] = None,
         on_error: Annotated[
             Literal["raise", "skip"],
             Option(
@@ -277,6 +327,8 @@ class ZeroShot(Task, Generic[D]):
             tune=tune,
             seeds=None if seeds is None else range(seeds),
             options=training_options,
+            layers=layers,
+            poolings=poolings,
             **task_options,
         )
         if inputs.project:
@@ -413,18 +465,57 @@ class ZeroShot(Task, Generic[D]):
         scores record the reasons as `warnings`.
         """
         # The texts are encoded once; all seeds train on the same vectors.
-        experiment = Experiment(self, encoder, progress=progress)
+        experiment = self.experiment(encoder, progress=progress)
         runs = [experiment.train(seed) for seed in self.seeds]
-        counts_by_run = [experiment.test(run) for run in runs]
-        settings = self._record(encoder, runs)
+        settings = {**self._record(encoder, runs), **experiment.about_reading(runs)}
         scores: list[Score] = []
-        for index, test in enumerate(self.tests):
-            counts_of_test = [counts[index] for counts in counts_by_run]
-            scores += self._scores(test, counts_of_test, settings)
+        for number, test in enumerate(self.tests):
+            scores += self._scores(test, experiment.test_runs(runs, number), settings)
         reasons = self._reasons_against(runs, scores)
         if reasons:
             scores = [score.about(warnings=reasons) for score in scores]
         return self._with_gaps(scores)
+
+    def experiment(self, encoder: Encoder, *, progress: bool = False) -> Experiment[D]:
+        """Return the experiment with one encoder. The layer to read is chosen if `layers` requires
+        it, which trains a task head on each candidate layer.
+        """
+        if self.reading is None:
+            return Experiment(self, encoder, progress=progress)
+        require(encoder, "measured", self.rows)
+        if isinstance(self.reading, Mixture):
+            prepared = self.reading.prepared(encoder)
+            return Experiment(
+                self, prepared, layers=layers_of(prepared), mixed=True, progress=progress
+            )
+        choice = self._chosen_layer(self.reading, encoder, progress=progress)
+        chosen = dict(self.reading.candidates(encoder))[choice.pooling]
+        return Experiment(self, chosen, layers=[choice.layer], choice=choice, progress=progress)
+
+    def _chosen_layer(
+        self, reading: BestLayer, encoder: Encoder, *, progress: bool
+    ) -> LayerChoice:
+        """Choose the layer and the pooling by the scores on development text of task heads that are
+        trained with the first seed; ties go to the lower layer.
+        """
+        layers = layers_of(encoder, reading.layers)
+        scores: dict[str | None, list[float]] = {}
+        for pooling, candidate in reading.candidates(encoder):
+            # All layers come from one forward pass.
+            experiment = Experiment(self, candidate, layers=layers, progress=progress)
+            if not experiment.dev and not experiment.held_out:
+                raise SettingError(
+                    "layers=best requires development text or at least two training texts"
+                )
+            scores[pooling] = [
+                experiment.train(self.seeds[0], index).score for index in range(len(layers))
+            ]
+        pooling = max(scores, key=lambda name: max(scores[name]))
+        best = scores[pooling].index(max(scores[pooling]))
+        return LayerChoice(layers[best], pooling, layers, scores)
+
+    def news(self, scores: Sequence[Score]) -> list[str]:
+        return messages(self.name, scores[0].settings) if scores else []
 
     def _record(self, encoder: Encoder, runs: Sequence[Trained]) -> dict[str, object]:
         """Return the settings that are recorded with all scores."""
@@ -552,14 +643,62 @@ def _mean_over_runs(statistic: Statistic, shape: tuple[int, ...]) -> Statistic:
     return mean
 
 
+@dataclass(frozen=True)
+class LayerChoice:
+    """Layer and pooling that were chosen on development text.
+
+    Attributes:
+        layer, pooling: chosen layer, and chosen pooling (None if the encoder has none).
+        layers: candidate layers.
+        scores: score on development text of each layer, keyed by pooling.
+    """
+
+    layer: int
+    pooling: str | None
+    layers: Sequence[int]
+    scores: Mapping[str | None, Sequence[float]]
+
+    def record(self) -> dict[str, object]:
+        """Return the settings that are recorded with the scores."""
+        rounded = {
+            str(pooling): [round(score, 5) for score in of_layers]
+            for pooling, of_layers in self.scores.items()
+        }
+        return {
+            "read_layers": list(self.layers),
+            "read_layer": self.layer,
+            "read_pooling": self.pooling,
+            "layer_scores": rounded,
+        }
+
+
 class Experiment(Generic[D]):
     """Vectors and gold answers of a task for one encoder, which all seeds share. The encoder is not
     changed.
+
+    Args:
+        layers: layers of the encoder to read, whose vectors are computed side by side; default: the
+            vectors that `encode` returns.
+        mixed: whether a mixture of `layers` is trained with each task head. Otherwise, each task
+            head is trained on one of the layers.
+        choice: how the layer was chosen, for the record.
     """
 
-    def __init__(self, task: ZeroShot[D], encoder: Encoder, *, progress: bool = False):
+    def __init__(
+        self,
+        task: ZeroShot[D],
+        encoder: Encoder,
+        *,
+        layers: Sequence[int] | None = None,
+        mixed: bool = False,
+        choice: LayerChoice | None = None,
+        progress: bool = False,
+    ):
         require(encoder, "measured", task.rows)
         self.task, self.encoder, self.progress = task, encoder, progress
+        self.layers, self.mixed, self.choice = layers, mixed, choice
+        #: number of dimensions of the vectors that a task head receives
+        self.dim = encoder.dim if layers is None else layer_dim(encoder)
         self.processes = Processes()
         self._cache: dict[int, Encoded] = {}  # keyed by the `id` of the data
         answers = [task.answers(dataset) for dataset in task.train]
@@ -579,11 +718,12 @@ class Experiment(Generic[D]):
 
         texts = [self._data(dataset) for dataset in task.train]
         self.text: Encoded = type(texts[0]).joined(texts)
+        if layers is not None:
+            self._cache.clear()  # the vectors of many layers take much memory
         if not task.tune:  # all seeds share the same tensors
             device = self.processes.device
             self.text = task.frozen(self.text, device)
             self.dev = [(task.frozen(data, device), gold) for data, gold in self.dev]
-        self._tests: list[Encoded] | None = None
 
     def _held_out_texts(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """Return the indices of the texts that are held out of each training set for selecting the
@@ -616,7 +756,10 @@ class Experiment(Generic[D]):
 
     def _encode(self, dataset: Dataset[D]) -> Encoded:
         if not self.task.tune:
-            return self.task.encoded(self.encoder, dataset.data, progress=self.progress)
+            encoder = self.encoder
+            if self.layers is not None:
+                encoder = StackedLayers(encoder, self.layers)
+            return self.task.encoded(encoder, dataset.data, progress=self.progress)
         if not isinstance(self.encoder, TrainableEncoder):
             raise SettingError(
                 f"{self.encoder.name} cannot be fine-tuned; use frozen vectors (remove --tune)"
@@ -630,9 +773,9 @@ class Experiment(Generic[D]):
             )
         return split
 
-    def _key(self, seed: int) -> str:
-        """Return a hash of everything that affects training: settings, encoder, texts and gold
-        answers.
+    def _key(self, seed: int, index: int) -> str:
+        """Return a hash of everything that affects training: settings, encoder, layer, texts and
+        gold answers.
         """
         task = self.task
         # A checkpoint must not be resumed with other data, which would mix two trainings.
@@ -654,30 +797,46 @@ class Experiment(Generic[D]):
             task.settings(),
             task.training(self.encoder),
         ]
+        if self.mixed:
+            assert task.reading is not None
+            settings += [task.reading.settings(), self.layers]
+        elif self.layers is not None:
+            settings.append(self.layers[index])
         digest.update(json_text(settings, undefined="name", sort_keys=True, default=str).encode())
         return digest.hexdigest()
 
-    def train(self, seed: int) -> Trained:
-        """Train a new task head and, with `tune`, a copy of the encoder."""
+    def train(self, seed: int, index: int = 0) -> Trained:
+        """Train a new task head and, with `tune`, a copy of the encoder.
+
+        Args:
+            index: index of the layer to train on among `layers`, without effect on mixtures.
+        """
         task, device = self.task, self.processes.device
         torch.manual_seed(seed)
         # The head is initialised on the CPU, so that it does not depend on the device.
-        head = task.head(self.encoder.dim).to(device)
+        head = task.head(self.dim).to(device)
         supervised = Supervised(seed=seed, **task.training(self.encoder))
         encoder = self.encoder
         source = self.text
         if task.tune:
             assert isinstance(encoder, TrainableEncoder)  # checked by `_encode`
             encoder = float32_copy(encoder, device)
-            source = TrainedSource(encoder, self.text, self.processes)
+            source = TrainedSource(encoder, self.text, self.processes, layers=self.layers)
+        mix = self._mixture()
+        source = self._read(source, mix, index)
+        select, folder = None, None
+        if self.dev or self.held_out:
+            select = partial(self._dev_score, head, encoder, mix, index)
+        if task.checkpoints is not None:
+            folder = task.checkpoints / self._key(seed, index)
         supervised.fit(
             head,
             SubsetSource(source, self.trained_numbers),
             lambda batch: task.losses(head, batch, self.answers),
             groups=self.groups,
             processes=self.processes,
-            select=partial(self._dev_score, head, encoder) if self.dev or self.held_out else None,
-            folder=None if task.checkpoints is None else task.checkpoints / self._key(seed),
+            select=select,
+            folder=folder,
             progress=self.progress,
             title=f"{task.name} {seed}",
         )
@@ -687,11 +846,52 @@ class Experiment(Generic[D]):
             encoder,
             epoch=supervised.best_epoch,
             score=supervised.best,
+            mix=mix,
             epochs=supervised.trained_epochs,
             has_converged=supervised.has_converged,
         )
 
-    def _dev_score(self, head: nn.Module, encoder: Encoder) -> float:
+    def _mixture(self) -> ScalarMix | None:
+        """Return a new mixture of the layers if the task reads one."""
+        if not self.mixed:
+            return None
+        assert self.layers is not None
+        assert isinstance(self.task.reading, Mixture)
+        mix = ScalarMix(len(self.layers), self.dim, layer_norm=self.task.reading.layer_norm)
+        return mix.to(self.processes.device)
+
+    def _read(self, source: VectorSource, mix: ScalarMix | None, index: int) -> VectorSource:
+        """Return a source of the vectors that the task head receives: the mixture of the layers, or
+        the layer with an index among `layers`.
+        """
+        if mix is not None:
+            return MixedSource(source, mix)
+        if self.layers is not None and len(self.layers) > 1:
+            return LayerSource(source, index, self.dim)
+        return source
+
+    def about_reading(self, runs: Sequence[Trained]) -> dict[str, object]:
+        """Return the settings that describe the layers that the task heads read."""
+        if self.task.reading is None:
+            return {}
+        about = self.task.reading.settings()
+        if self.choice is not None:
+            return {**about, **self.choice.record()}
+        mixtures = [run.mix for run in runs if run.mix is not None]
+        assert self.layers is not None
+        return {
+            **about,
+            "read_layers": list(self.layers),
+            "read_pooling": getattr(self.encoder, "pooling", None),
+            "mix_weights": [
+                [round(weight, 4) for weight in mix.weights().tolist()] for mix in mixtures
+            ],
+            "mix_gamma": [round(mix.gamma.item(), 4) for mix in mixtures],
+        }
+
+    def _dev_score(
+        self, head: nn.Module, encoder: Encoder, mix: ScalarMix | None, index: int
+    ) -> float:
         """Return the mean of the main metric over the development texts, or over the texts held out
         of each training set; an undefined score counts as 0.
         """
@@ -701,23 +901,32 @@ class Experiment(Generic[D]):
         metric, statistic = next(iter(self.task.statistics.items()))
         scores = []
         for source, gold in texts:
-            counts = self._counts(head, source, gold)[metric]
+            counts = self._counts(head, self._read(source, mix, index), gold)[metric]
             scores.append(statistic(counts.sum(axis=0)))
         return float(np.mean(np.nan_to_num(scores)))
 
     def test(self, trained: Trained) -> list[dict[str, np.ndarray]]:
         """Return a dictionary for every test set, which maps each metric to its counts."""
-        if self._tests is None:
-            self._tests = [self._data(dataset) for dataset in self.task.tests]
+        return [self.test_runs([trained], number)[0] for number in range(len(self.task.tests))]
+
+    def test_runs(self, runs: Sequence[Trained], number: int) -> list[dict[str, np.ndarray]]:
+        """Return a dictionary for every trained model, which maps each metric to its counts on one
+        test set.
+        """
+        test, gold = self.task.tests[number], self._gold[number]
+        data = self._data(test)
         counts = []
-        for data, gold in zip(self._tests, self._gold, strict=True):
-            source = self._source(data, trained.encoder)
-            counts.append(self._counts(trained.head, source, gold))
+        for run in runs:
+            source = self._read(self._source(data, run.encoder), run.mix, 0)
+            counts.append(self._counts(run.head, source, gold))
+        if self.layers is not None:
+            self._cache.clear()  # the vectors of many layers take much memory
         return counts
 
     def batches(self, trained: Trained, dataset: Dataset[D]) -> Iterator[WordRows]:
         """Return the batches of a data set, with vectors from the encoder of a trained model."""
-        return _batches(self._source(self._data(dataset), trained.encoder))
+        source = self._source(self._data(dataset), trained.encoder)
+        return _batches(self._read(source, trained.mix, 0))
 
     def _source(self, data: Encoded, encoder: Encoder) -> VectorSource:
         """Return a source of batches from vectors, or from subwords and the encoder that is trained
@@ -728,7 +937,7 @@ class Experiment(Generic[D]):
             return data
         if self.task.tune:
             assert isinstance(encoder, TrainableEncoder)
-            return FrozenSource(vectors_of(encoder, data), device)
+            return FrozenSource(vectors_of(encoder, data, self.layers), device)
         return self.task.frozen(data, device)
 
     def _source_of(self, numbers: np.ndarray, encoder: Encoder) -> VectorSource:
@@ -736,7 +945,7 @@ class Experiment(Generic[D]):
         if not self.task.tune:
             return SubsetSource(self.text, numbers)
         assert isinstance(encoder, TrainableEncoder)
-        vectors = vectors_of(encoder, self.text.take(numbers))
+        vectors = vectors_of(encoder, self.text.take(numbers), self.layers)
         return FrozenSource(vectors, self.processes.device, numbers)
 
     @torch.no_grad()

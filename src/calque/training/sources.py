@@ -8,7 +8,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from calque.encoders.batches import WordBatch, collate, token_batches
 from calque.encoders.numerics import arithmetic
 from calque.encoders.split import SplitSentences
 from calque.encoders.trainable import TrainableEncoder
+from calque.nn.mixture import ScalarMix
 from calque.offsets import ranges
 from calque.vectors import Embeddings
 
@@ -192,12 +193,57 @@ class SubsetSource(VectorSource):
         self._whole.backward(gradient)
 
 
+class MixedSource(VectorSource):
+    """Source of mixtures of layers, whose weights are trained together with the task head.
+
+    Args:
+        whole: source of the vectors of all layers side by side, `[W, n_layers * dim]`.
+        mix: trained mixture.
+    """
+
+    def __init__(self, whole: VectorSource, mix: ScalarMix):
+        self._whole, self._mix = whole, mix
+        self.dim, self.lengths = mix.dim, whole.lengths
+        self.model = mix if whole.model is None else nn.ModuleList([mix, whole.model])
+
+    def take(self, numbers: np.ndarray) -> WordRows:
+        batch = self._whole.take(numbers)
+        self._layers = batch.rows.detach().requires_grad_(self._whole.model is not None)
+        self._mixed = self._mix(self._layers)
+        return replace(batch, rows=self._mixed.detach())
+
+    def backward(self, gradient: Tensor) -> None:
+        self._mixed.backward(gradient)
+        if self._layers.grad is not None:
+            self._whole.backward(self._layers.grad)
+
+
+class LayerSource(VectorSource):
+    """Source of the vectors of one layer.
+
+    Args:
+        whole: source of the frozen vectors of all layers side by side, `[W, n_layers * dim]`.
+        index: index of the layer among those of `whole`.
+        dim: number of dimensions of a vector.
+    """
+
+    def __init__(self, whole: VectorSource, index: int, dim: int):
+        self._whole, self._columns = whole, slice(index * dim, (index + 1) * dim)
+        self.dim, self.lengths = dim, whole.lengths
+
+    def take(self, numbers: np.ndarray) -> WordRows:
+        batch = self._whole.take(numbers)
+        return replace(batch, rows=batch.rows[:, self._columns].contiguous())
+
+
 class TrainedSource(VectorSource):
     """Source of vectors from an encoder that is trained together with the task head.
 
     Args:
         encoder: encoder to train, which is changed in place.
         split: texts that are already split into subwords.
+        layers: layers whose vectors are returned side by side, `[W, n_layers * dim]`; default: the
+            encoder's layer.
         budget: maximum number of subwords in a batch, including padding; default: a single batch of
             any size.
     """
@@ -208,9 +254,11 @@ class TrainedSource(VectorSource):
         split: SplitSentences,
         processes: Processes,
         *,
+        layers: Sequence[int] | None = None,
         budget: int | None = None,
     ):
-        self.dim, self.model = encoder.dim, encoder.model
+        self._layers = [encoder.layer] if layers is None else list(layers)
+        self.dim, self.model = len(self._layers) * encoder.dim, encoder.model
         self.lengths = np.diff(split.word_offsets)
         self._encoder = encoder
         self._split = split
@@ -227,14 +275,16 @@ class TrainedSource(VectorSource):
             batches = [by_length]
         else:
             batches = []
-        device, layer = self._processes.device, self._encoder.layer
+        device = self._processes.device
         collated = [collate(self._split, batch).to(device) for batch in batches]
-        self._pass = Pass(self._encoder, collated, [layer], context=self._processes.autocast)
+        self._pass = Pass(self._encoder, collated, self._layers, context=self._processes.autocast)
+        rows = torch.cat([self._pass.vectors[layer] for layer in self._layers], dim=1)
         taken = np.concatenate([numbers[:0], *batches])
-        return WordRows(self._pass.vectors[layer], torch.from_numpy(self.lengths[taken]), taken)
+        return WordRows(rows, torch.from_numpy(self.lengths[taken]), taken)
 
     def backward(self, gradient: Tensor) -> None:
-        self._pass.backward({self._encoder.layer: gradient})
+        parts = gradient.chunk(len(self._layers), dim=1)
+        self._pass.backward(dict(zip(self._layers, parts, strict=True)))
 
 
 def float32_copy(
@@ -267,15 +317,27 @@ def freeze_below(encoder: TrainableEncoder, layers: int | None) -> None:
 
 @torch.no_grad()
 def vectors_of(
-    encoder: TrainableEncoder, split: SplitSentences, *, budget: int = 2048
+    encoder: TrainableEncoder,
+    split: SplitSentences,
+    layers: Sequence[int] | None = None,
+    *,
+    budget: int = 2048,
 ) -> Embeddings:
-    """Compute the word vectors of texts that are already split into subwords."""
-    data = np.zeros((split.n_words, encoder.dim), dtype=np.float32)
+    """Compute the word vectors of texts that are already split into subwords.
+
+    Args:
+        layers: layers whose vectors are returned side by side, `[W, n_layers * dim]`; default: the
+            encoder's layer.
+    """
+    numbers_of_layers = [encoder.layer] if layers is None else list(layers)
+    n_columns = len(numbers_of_layers) * encoder.dim
+    data = np.zeros((split.n_words, n_columns), dtype=np.float32)
     counts = np.diff(split.word_offsets)
     for numbers in token_batches(split.lengths, budget):
         batch = collate(split, numbers).to(encoder.device)
         with arithmetic("highest"):
-            vectors = encoder.forward(batch, [encoder.layer])[encoder.layer]
+            by_layer = encoder.forward(batch, numbers_of_layers)
+        vectors = torch.cat([by_layer[layer].float() for layer in numbers_of_layers], dim=1)
         rows = ranges(split.word_offsets[numbers], counts[numbers])
-        data[rows] = vectors.float().cpu().numpy()
+        data[rows] = vectors.cpu().numpy()
     return Embeddings(data, split.word_offsets)

@@ -24,6 +24,7 @@ from calque.runs.study.recipe import (
     listed,
     trainings,
 )
+from calque.tasks.reading import chooses_layers
 from calque.tasks.table import TASKS
 
 
@@ -335,8 +336,12 @@ class Grid:
             "pretokenized": TASKS[table.task].pretokenized,
             **given(table, "limit", "pretokenized"),
         }
+        ignored = {"translations"}
+        # The task reads other layers, and the maps of all of them are needed for this.
+        if chooses_layers(table.options):
+            ignored.add("layer")
         settings = {
-            "load": {key: value for key, value in row.load.items() if key != "translations"},
+            "load": {key: value for key, value in row.load.items() if key not in ignored},
             "task": table.task,
             "options": dict(table.options),
             **given(table, "test_limit"),

@@ -1,0 +1,53 @@
+"""Learned mixture of the layers of an encoder."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+#: factor by which a score s_j exceeds its trained parameter, see `ScalarMix`
+SCALE = 10.0
+
+
+class ScalarMix(nn.Module):
+    """Weighted sum of the vectors of several layers, γ Σ_j softmax(s)_j h_j (Peters et al. 2018,
+    "Deep contextualized word representations", Eq. 1).
+
+    The scores s and the factor γ are trained together with a task head. All layers start with equal
+    weights, and γ starts at 1.
+
+    The paper optionally applies layer normalisation to each layer before the sum. Layers of
+    transformers differ in the norm of their vectors by factors of 10 to 1,000, and without
+    normalisation the layer with the longest vectors decides the sum whatever its weight.
+
+    A task head on frozen vectors is trained with some hundred updates of Adam, which move each
+    parameter by at most the learning rate. Trained directly, the scores would hardly leave 0 within
+    these updates, so s is `SCALE` times the trained parameter.
+
+    Args:
+        n_layers: number of layers.
+        dim: number of dimensions of a vector.
+        layer_norm: whether to normalise each vector h_j to mean 0 and variance 1 before the sum.
+    """
+
+    def __init__(self, n_layers: int, dim: int, *, layer_norm: bool = True):
+        super().__init__()
+        self.n_layers, self.dim, self.layer_norm = n_layers, dim, layer_norm
+        self.scores = nn.Parameter(torch.zeros(n_layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def weights(self) -> Tensor:
+        """Return the weight of each layer, softmax(s), `[n_layers]`."""
+        return torch.softmax(SCALE * self.scores, dim=0)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the mixed vectors, `[W, dim]`.
+
+        Args:
+            rows: vectors of all layers side by side, `[W, n_layers * dim]`.
+        """
+        layers = rows.view(len(rows), self.n_layers, self.dim)
+        if self.layer_norm:
+            layers = functional.layer_norm(layers, (self.dim,))
+        return self.gamma * torch.einsum("l,wld->wd", self.weights(), layers)
