@@ -101,6 +101,37 @@ def test_every_step_runs_only_once(plan):
     ]
 
 
+def test_a_task_mixes_all_layers_of_every_row(plan):
+    """Check that the layers in which a row is otherwise read do not limit the mixture, and that a
+    pooling of the encoder is kept.
+    """
+    text = re.sub(
+        'tiny = (".*")',
+        r'tiny = { layers = [1, 2], pooling = "mean", path = \1 }',
+        plan.read_text(),
+    )
+    text = text[: text.index("[tasks.retrieval]")].replace("[methods.quick]", "[methods.tuned]")
+    plan.write_text(text + 'layers = "mix"\nhead = "linear"\n')
+    found = {}
+    for record in study(plan):
+        settings = record["settings"]
+        assert (settings["reading"], settings["read_pooling"]) == (
+            "mix",
+            None if record["method"] == "rotation" else "mean",
+        )
+        found.setdefault(record["method"], []).append(settings["read_layers"])
+    assert {method: min(layers) for method, layers in found.items()} == {
+        "base": [0, 1, 2, 3],
+        "rotation": [1, 2],  # the mapped layers
+        "tuned": [0, 1],  # the layers that an encoder tuned at layer 1 keeps
+    }
+    said = []
+    study(plan, say=said.append)
+    assert [line.split()[1] for line in said] == ["0", "0", "0"]
+    plan.write_text(plan.read_text().replace('"mix"', '"best"'))
+    assert {record["settings"]["reading"] for record in study(plan)} == {"best"}
+
+
 def test_the_command_with_two_workers_gives_the_same_scores(plan, capsys, monkeypatch):
     def clean(kind):
         assert kind == "spawn"  # like spawned processes, these forks have not imported calque

@@ -155,9 +155,7 @@ def test_the_command_scores_question_answering_and_rejects_invalid_options(
     ]
     assert scores[0]["settings"]["max_answer"] == 4
     assert len(scores[1]["runs"]) == 2
-    assert "set a single layer with layer (--layer)" in fails(
-        capsys, *job, "--layers", 3
-    )
+    assert "set a single layer with layer (--layer)" in fails(capsys, *job, "--layers", 3)
     assert "qa requires frozen vectors, got tune=True; remove --tune" in fails(
         capsys, *job, "--tune"
     )

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -198,7 +199,7 @@ def test_the_command_chooses_and_mixes_layers(capsys, files, tiny_folder):
     assert "with pooling first" in messages
     works(capsys, *job, "--layers", "mix", "--out", "scores")
     works(capsys, *job, "--layers", "1,2", "--out", "scores")
-    lines = (json.loads(line) for line in open("scores"))
+    lines = [json.loads(line) for line in Path("scores").read_text().splitlines()]
     found = [line["settings"] for line in lines if line["metric"] == "f1"]
     assert [each["reading"] for each in found] == ["best", "mix", "best of layers 1, 2"]
     assert list(found[0]["layer_scores"]) == ["first"]

@@ -174,9 +174,7 @@ def evaluate_each(
     return scores
 
 
-def _with_pooling(
-    task: str, options: Mapping[str, Any], load: Mapping[str, Any]
-) -> dict[str, Any]:
+def _with_pooling(task: str, options: Mapping[str, Any], load: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a task. If the task chooses a layer, a pooling that the user set for
     the encoder is the only pooling to choose from.
     """
@@ -221,7 +219,6 @@ def _scores_of(
         tasks: result of the task's `from_files`.
     """
     from calque.encoders import load_encoder
-
     from calque.encoders.layers import DefaultLayerWarning
 
     with warnings.catch_warnings():

@@ -145,8 +145,9 @@ def messages(task: str, settings: Mapping[str, Any]) -> list[str]:
     """
     if settings.get("reading") == MIX:
         layers = settings["read_layers"]
-        means = [sum(of_layer) / len(of_layer) for of_layer in zip(*settings["mix_weights"])]
-        heaviest = sorted(zip(means, layers), reverse=True)[:3]
+        of_layers = zip(*settings["mix_weights"], strict=True)  # the weights of all runs
+        means = [sum(weights) / len(weights) for weights in of_layers]
+        heaviest = sorted(zip(means, layers, strict=True), reverse=True)[:3]
         shown = ", ".join(f"layer {layer} {100 * weight:.0f}%" for weight, layer in heaviest)
         return [f"{task}: mixture of layers {layers[0]} to {layers[-1]}, mostly {shown}"]
     if "read_layer" not in settings:

@@ -492,9 +492,7 @@ class ZeroShot(Task, Generic[D]):
         chosen = dict(self.reading.candidates(encoder))[choice.pooling]
         return Experiment(self, chosen, layers=[choice.layer], choice=choice, progress=progress)
 
-    def _chosen_layer(
-        self, reading: BestLayer, encoder: Encoder, *, progress: bool
-    ) -> LayerChoice:
+    def _chosen_layer(self, reading: BestLayer, encoder: Encoder, *, progress: bool) -> LayerChoice:
         """Choose the layer and the pooling by the scores on development text of task heads that are
         trained with the first seed; ties go to the lower layer.
         """
