@@ -5,6 +5,7 @@ other losses.
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import numpy as np
@@ -214,6 +215,21 @@ def test_a_batch_without_usable_links_has_zero_contrast_and_a_gradient(tiny_fold
     found = WordContrastiveLoss(model)(*features_of(LinkCollator(model)(rows)))
     assert found["contrast"].item() == 0
     found["contrast"].backward()
+
+
+def test_a_dimension_that_dominates_cosines_causes_one_warning(tiny_folder, text):
+    model = opened(tiny_folder)
+    with torch.no_grad():
+        for part in model.modules():
+            if isinstance(part, torch.nn.LayerNorm):
+                part.bias[3] = 40.0
+    loss, rows = WordContrastiveLoss(model), link_dataset(*text, towards="en")
+    batch = LinkCollator(model)(list(rows))
+    with pytest.warns(UserWarning, match=r"one of 32 dimensions has 9\d% of the squared norm"):
+        loss(*features_of(batch))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(*features_of(batch))
 
 
 def test_equal_pairs_of_words_have_equal_ids(tiny_folder):

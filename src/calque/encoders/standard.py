@@ -16,8 +16,8 @@ from calque.errors import CalqueWarning, SettingError
 from calque.text import Sentences
 
 _SENTENCES = 512  # number of sentences from which means and standard deviations are computed
-# A dimension dominates if it accounts for more than this fraction of the mean squared norm.
-_SHARE = 0.5
+#: a dimension dominates if it accounts for more than this fraction of the mean squared norm
+DOMINANT = 0.5
 
 
 class StandardizedWarning(CalqueWarning):
@@ -65,9 +65,8 @@ def standardized(
         rows = np.asarray(vectors.data, dtype=np.float64)
         if vectors.covered is not None:
             rows = rows[vectors.covered]
-        squared = (rows**2).sum(axis=0)
-        share = float(squared.max() / max(squared.sum(), np.finfo(np.float64).tiny))
-        if not len(rows) or not (wanted or share > _SHARE):
+        share = largest_share(rows)
+        if not len(rows) or not (wanted or share > DOMINANT):
             continue
         deviation = rows.std(axis=0)
         # A constant dimension must not be divided by zero or by rounding errors.
@@ -84,6 +83,14 @@ def standardized(
     result = copy.copy(encoder)
     result.standard = standard
     return result
+
+
+def largest_share(rows: np.ndarray) -> float:
+    """Return the largest fraction of the mean squared norm of vectors `[n, dim]` that one dimension
+    accounts for.
+    """
+    squared = (rows.astype(np.float64) ** 2).sum(axis=0)
+    return float(squared.max() / max(squared.sum(), np.finfo(np.float64).tiny))
 
 
 def _evenly_spaced(texts: Sequence[Sentences]) -> Sentences:

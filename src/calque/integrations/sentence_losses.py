@@ -33,7 +33,14 @@ from calque.encoders.extraction import UncoveredWordsWarning
 from calque.encoders.huggingface import HuggingFaceEncoder, Pooling
 from calque.encoders.layers import encoder_of
 from calque.encoders.split import SplitSentences
-from calque.errors import MissingExtraError, SettingError, SkippedWarning, check_number
+from calque.encoders.standard import DOMINANT, largest_share
+from calque.errors import (
+    CalqueWarning,
+    MissingExtraError,
+    SettingError,
+    SkippedWarning,
+    check_number,
+)
 from calque.nn.pooling import sums
 from calque.pairs import WordPairs
 from calque.segment import split_spaces
@@ -136,6 +143,10 @@ def _usable(corpus: ParallelCorpus, pairs: WordPairs, max_words: int | None) -> 
         fact = f"{sum(counts.values()):,} of {len(corpus):,} sentence pairs left out: {reasons}"
         warnings.warn(SkippedWarning(fact, counts, firsts), stacklevel=3)
     return np.flatnonzero(linked & ~too_long)
+
+
+class DominantDimensionWarning(CalqueWarning):
+    """One dimension dominates the vectors whose cosines a loss compares."""
 
 
 class LinkCollator:
@@ -372,6 +383,7 @@ class WordContrastiveLoss(_DistilledLoss):
         super().__init__(model, needs_reference=method.needs_reference)
         self._method = method
         self._encoder = word_encoder(model, pooling=pooling)
+        self._is_checked = False
         self._layers: tuple[int, ...] | None = None
         if layers is not None:
             self._layers = self._encoder.layer_numbers(layers)
@@ -393,6 +405,9 @@ class WordContrastiveLoss(_DistilledLoss):
             raise SettingError(f"there are no word links in the batch; try {_LINKED}")
         of_source = self._word_vectors(self.model, source)
         of_target = self._word_vectors(self.model, target)
+        if not self._is_checked:
+            self._is_checked = True
+            _warn_if_dominated(of_target)
         frozen = self._frozen(target)
         terms: dict[str, Tensor] = {}
         # The loss needs float32 even if the model computes in half precision.
@@ -546,6 +561,21 @@ class SentenceContrastiveLoss(_DistilledLoss):
             "same_share": self.same_share,
             "similarity_distillation": self.similarity_distillation,
         }
+
+
+def _warn_if_dominated(layers: Sequence[Tensor]) -> None:
+    """Warn if one dimension dominates the word vectors of a layer, because cosines then hardly
+    depend on the other dimensions.
+    """
+    for rows in layers:
+        share = largest_share(rows.detach().cpu().numpy())
+        if share > DOMINANT:
+            fact = f"one of {rows.shape[1]} dimensions has {share:.0%} of the squared norm"
+            remedy = (
+                "calque align standardises such vectors, but this loss does not; try calque align"
+            )
+            warnings.warn(DominantDimensionWarning(f"{fact}; {remedy}"), stacklevel=4)
+            return
 
 
 def _linked_sides(sentence_features: Iterable[Features]) -> tuple[Features, Features]:
