@@ -151,6 +151,25 @@ def test_both_uses_are_judged():
     assert verdict.sentences[0].startswith("Don't: scores on part-of-speech tagging fall by 5.0")
 
 
+def test_the_highest_score_may_be_that_of_the_published_encoder_in_another_use():
+    frozen = scores({"de": 0.05, "tr": 0.07})
+    mixed = scores({"de": 0.001, "tr": 0.0}, task="pos, mixed")
+    mixed = [
+        {**r, "value": r["value"] + 0.2, "runs": [run + 0.2 for run in r["runs"]]} for r in mixed
+    ]
+    for r in mixed:
+        r["resamples"] = [value + 0.2 for value in r["resamples"]]
+        if r["method"] == "contrastive":
+            r["value"] -= 0.002
+    verdict = answer([*frozen, *mixed])
+    assert verdict.sentences[0].startswith("Ship it (as a frozen encoder): +6.0 on ")
+    assert verdict.sentences[1].startswith("As a frozen encoder whose layers are mixed: no clear")
+    assert verdict.sentences[2] == (
+        "The highest score, 80.0, is that of the published encoder, used as a frozen encoder whose "
+        "layers are mixed."
+    )
+
+
 def test_the_better_of_two_methods_is_shipped():
     records = scores({"de": 0.05, "tr": 0.05})
     others = scores({"de": 0.08, "tr": 0.08})
@@ -211,7 +230,7 @@ def test_the_command_prints_the_answer_and_resumes(job, capsys, tmp_path):
         "report.html",
     }
     records = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
-    assert {record["task"] for record in records} == {"ner", "ner, tuned"}
+    assert {record["task"] for record in records} == {"ner", "ner, mixed", "ner, tuned"}
     page = (folder / "report.html").read_text()
     assert page.index("answer") < page.index("<svg") < page.index('<table id="ner-0"')
     # The second time, no step is left to do.

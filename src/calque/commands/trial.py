@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from calque.commands.base import Loading, say_unless
 from calque.commands.checks import output_folder
-from calque.runs.trial import REPORT, RESULTS, TrialSettings, trains_head, try_alignment
+from calque.runs.trial import REPORT, RESULTS, TrialSettings, try_alignment
 from calque.spec import Count, Declared, option
-from calque.tasks.table import TASKS, options_of_task
+from calque.tasks.table import TASKS, options_of_task, trains_head
 
 if TYPE_CHECKING:
     from calque.runs.trial import Verdict
 
 #: options of the tasks that the trial sets itself
-_SET = ("seeds", "tune", "limit", "test_limit")
+_SET = ("seeds", "tune", "limit", "test_limit", "layers")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +25,8 @@ class Try(TrialSettings, Loading):
     """Find out whether alignment helps your task.
 
     The encoder is aligned with parallel text in several training runs. The published and the
-    aligned encoders are compared on the task, first as frozen encoders and then trained on the
-    task. The answer is one sentence with a report, and the aligned encoder if it is better.
+    aligned encoders are compared on the task: frozen, frozen with a mixture of all layers, and
+    trained on the task. The answer is one sentence with a report, and the aligned encoder if it is better.
     """
 
     rare = ("max_length", "bidirectional", "load")

@@ -1,9 +1,10 @@
 """Find out whether alignment helps one task: train, compare, and save the encoder only if it helps.
 
-A trial is a study with a question of one sentence. The published encoder and the aligned encoders
-are measured on the user's task, both as frozen encoders (only a task head is trained) and as people
-use them most (the encoder is trained together with the head). The trial writes its study file, so
-every score can be computed again with `calque study`.
+A trial is a study that ends with an answer in one sentence. The published encoder and the aligned
+encoders are measured on the user's task in three uses: frozen, so that only a task head is trained
+on the output layer; frozen, with a head on a learned mixture of all layers; and trained together
+with the head. The trial writes its study file, so every score can be computed again with
+`calque study`.
 """
 
 from __future__ import annotations
@@ -42,19 +43,20 @@ from calque.runs.study.writing import study_text
 from calque.spec import Count, Few, argument, files, option
 from calque.storage import json_text, write_text
 from calque.tasks.reporting import NOT_CONVERGED, warnings_of
-from calque.tasks.table import TASKS
+from calque.tasks.table import TASKS, trains_head
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
     from calque.text import Sentences
 
 Record = Mapping[str, Any]
-Use = Literal["frozen", "tuned"]
+Use = Literal["frozen", "mixed", "tuned"]
 Decision = Literal["ship", "don't", "unknown"]
 
 #: how each use is described in a sentence
 USES: dict[Use, str] = {
     "frozen": "a frozen encoder",
+    "mixed": "a frozen encoder whose layers are mixed",
     "tuned": "an encoder that is trained on the task",
 }
 ENCODER, PAIRS, CONTRASTIVE, STANDARDIZE = "encoder", "pairs", "contrastive", "standardize"
@@ -98,10 +100,10 @@ class TrialSettings:
     folder: Path | None = option(
         None, "Folder for the study, the scores and the report; default: OUT-trial."
     )
-    uses: Literal["both", "frozen", "tuned"] = option(
-        "both",
-        "Use of the encoder: frozen (only the task head is trained), tuned (the encoder is trained "
-        "with the head), or both.",
+    uses: Literal["all", "frozen", "mixed", "tuned"] = option(
+        "all",
+        "Use of the encoder: frozen (only the task head is trained), mixed (frozen, with a head on "
+        "a mixture of all layers), tuned (the encoder is trained with the head), or all.",
     )
     runs: Few = option(3, "Number of training runs; three is the fewest that can be tested.")
     limit: Count = option(1000, "Use at most N evenly spaced texts of each --train file.")
@@ -119,12 +121,7 @@ class TrialSettings:
     @property
     def compared_uses(self) -> tuple[Use, ...]:
         """The uses that are compared."""
-        return ("frozen", "tuned") if self.uses == "both" else (self.uses,)
-
-
-def trains_head(task: str) -> bool:
-    """Return whether a task trains a head in one language and tests it in others."""
-    return "ceiling" in TASKS[task].files
+        return ("frozen", "mixed", "tuned") if self.uses == "all" else (self.uses,)
 
 
 # -- result ----------------------------------------------------------------------------------------
@@ -239,7 +236,9 @@ def try_alignment(
             dict(_renamed(record, settings.task))
             for record in studies.study(place / STUDY_FILE, workers=workers, say=say)
         ]
-        if not any(NOT_CONVERGED in warnings_of(record["settings"]) for record in _frozen(records)):
+        if not any(
+            NOT_CONVERGED in warnings_of(record["settings"]) for record in _with_head(records)
+        ):
             break
         if longer != _LONGER[-1]:
             say("task heads have not converged; they are trained again for more epochs")
@@ -368,7 +367,7 @@ def estimated_cost(
     n_train = sum(min(settings.limit, _count(path)) for _, path in texts.train)
     n_test = sum(min(settings.test_limit, _count(path)) for _, path in texts.test)
     aligning = settings.runs * n_pairs * 2 * (2 * 4 + 1)
-    encoded = (n_train + n_test) * (1 + settings.runs)
+    encoded = 2 * (n_train + n_test) * (1 + settings.runs)
     tuned = 0
     if "tuned" in settings.compared_uses:
         tuned = 2 * settings.runs * (n_train * 3 * 4 + n_test)
@@ -431,25 +430,25 @@ def study_tables(
         "test_limit": settings.test_limit,
         **options,
     }
+    frozen = {**task, "seeds": settings.runs}
+    if settings.task in _QUICK_HEADS:
+        frozen.setdefault("head", _QUICK_HEADS[settings.task])
+    if longer != 1:
+        frozen["epochs"] = options.get("epochs", _FROZEN_EPOCHS) * longer
+    tuned = {**task, "tune": True}
+    tuned.pop("head", None)
+    # One head on each encoder that is trained on the task; for the published encoder, as many
+    # heads as there are training runs.
+    published, aligned = _tuned_names(settings.task)
     tasks: dict[str, dict[str, Any]] = {}
-    if "frozen" in settings.compared_uses:
-        frozen = {**task, "seeds": settings.runs}
-        if settings.task in _QUICK_HEADS:
-            frozen.setdefault("head", _QUICK_HEADS[settings.task])
-        if longer != 1:
-            frozen["epochs"] = options.get("epochs", _FROZEN_EPOCHS) * longer
-        tasks[settings.task] = frozen
-    if "tuned" in settings.compared_uses:
-        # One head on each trained encoder, and as many on the published encoder as there are runs.
-        aligned = [method for method in methods if method == CONTRASTIVE]
-        tuned = {**task, "tune": True}
-        tuned.pop("head", None)
-        tasks[_tuned(settings.task, "published")] = {
-            **tuned,
-            "seeds": settings.runs,
-            "methods": [BASE],
-        }
-        tasks[_tuned(settings.task, "aligned")] = {**tuned, "seeds": 1, "methods": aligned}
+    for use in settings.compared_uses:
+        if use == "frozen":
+            tasks[_name(settings.task, use)] = frozen
+        elif use == "mixed":
+            tasks[_name(settings.task, use)] = {**frozen, "layers": "mix"}
+        else:
+            tasks[published] = {**tuned, "seeds": settings.runs, "methods": [BASE]}
+            tasks[aligned] = {**tuned, "seeds": 1, "methods": [CONTRASTIVE]}
     return {
         "source": texts.source,
         "towards": texts.source,
@@ -466,25 +465,36 @@ def _with_language(texts: Sequence[tuple[str, str]]) -> list[str]:
     return [f"{lang}={path}" for lang, path in texts]
 
 
-def _tuned(task: str, encoder: str) -> str:
-    return f"{task}, tuned, {encoder}"
+def _name(task: str, use: Use) -> str:
+    """Return the name of a task in the scores of a trial."""
+    return task if use == "frozen" else f"{task}, {use}"
+
+
+def _tuned_names(task: str) -> tuple[str, str]:
+    """Return the names of the two tables of the study that train the published and the aligned
+    encoders on the task.
+    """
+    name = _name(task, "tuned")
+    return f"{name}, published", f"{name}, aligned"
 
 
 def _renamed(record: Record, task: str) -> Record:
-    """Return a record of the study with one name for the task with tuned encoders, which has two
-    tables in the study.
-    """
-    if record["task"] in (_tuned(task, "published"), _tuned(task, "aligned")):
-        return {**record, "task": f"{task}, tuned", "kind": task}
+    """Return a record of the study with one name for the task that has two tables in the study."""
+    if record["task"] in _tuned_names(task):
+        return {**record, "task": _name(task, "tuned"), "kind": task}
     return record
 
 
 def _use_of(record: Record) -> Use:
-    return "tuned" if str(record["task"]).endswith(", tuned") else "frozen"
+    use = str(record["task"]).rpartition(", ")[2]
+    if use == "mixed" or use == "tuned":
+        return use
+    return "frozen"
 
 
-def _frozen(records: Sequence[Record]) -> Iterator[Record]:
-    return (record for record in records if _use_of(record) == "frozen")
+def _with_head(records: Sequence[Record]) -> Iterator[Record]:
+    """Return the scores of heads on frozen vectors."""
+    return (record for record in records if _use_of(record) != "tuned")
 
 
 # -- judging ---------------------------------------------------------------------------------------
