@@ -235,6 +235,22 @@ def test_all_task_types_and_data_sets_are_valid_on_the_hub(tmp_path):
         assert re.fullmatch(r"[a-z]+(-[a-z]+)+", row.hub_task)
 
 
+@pytest.mark.parametrize(
+    "text", ["a: b", "#1", "- x", "'", "null", "ç\u2028: 日", "\x85b: c", "a\nb: c"]
+)
+def test_names_with_any_characters_are_one_result(text, tmp_path):
+    named = dict.fromkeys(("task", "data", "metric"), text)
+    scores = [{**own_score(text, 1), **named}, own_score("b", 2)]
+    add_scores(tmp_path, scores)
+    before = (tmp_path / "README.md").read_bytes()
+    add_scores(tmp_path, scores)
+    assert (tmp_path / "README.md").read_bytes() == before
+    _, results = results_of(tmp_path)
+    shown = re.sub("[\x85\u2028]", " ", text)
+    assert [result.metric_type for result in results] == [shown, "accuracy"]
+    assert results[0].dataset_name == shown
+
+
 @pytest.mark.parametrize("rewritten", [False, True])
 def test_recording_again_replaces_results_and_keeps_those_of_the_user(rewritten, tmp_path):
     """Also let the hub's library rewrite the card, which drops the comments that mark the

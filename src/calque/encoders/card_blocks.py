@@ -190,7 +190,9 @@ def _marked_index(index: str) -> str:
 def _marked(results: str, indent: str) -> str:
     """Return the lines of calque's results with markers, indented by the given spaces."""
     ending = "\r\n" if "\r\n" in results else "\n"
-    lines = [_BEGIN_RESULTS, *results.splitlines(), _END_RESULTS]
+    # `str.splitlines` would also split at characters that YAML keeps in a line.
+    inner = results.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    lines = [_BEGIN_RESULTS, *inner, _END_RESULTS]
     return "".join(f"{indent}{line}{ending}" for line in lines)
 
 

@@ -164,21 +164,21 @@ def model_index(scores: Sequence[dict[str, Any]], name: str) -> str:
         task, title = _hub_task(score)
         results.append(
             EvalResult(
-                task_type=task,
-                task_name=title,
+                task_type=_line(task),
+                task_name=_line(title),
                 dataset_type=_dataset_id(score["data"]),
-                dataset_name=name_of(score["data"]),
-                dataset_config="-".join(score["languages"]) or None,
+                dataset_name=_line(name_of(score["data"])),
+                dataset_config=_line("-".join(score["languages"])) or None,
                 dataset_revision=_settings(score).get("dataset_revision"),
-                metric_type=score["metric"],
-                metric_name=f"{score['metric']}{_doubts(score)}",
+                metric_type=_line(score["metric"]),
+                metric_name=_line(f"{score['metric']}{_doubts(score)}"),
                 metric_value=round(score["value"], _DIGITS),
                 metric_args=_arguments(score, scores) or None,
             )
         )
     if not results:
         return ""
-    return f"{ModelCardData(model_name=name, eval_results=results)}\n"
+    return f"{ModelCardData(model_name=_line(name), eval_results=results)}\n"
 
 
 def _hub_task(score: dict[str, Any]) -> tuple[str, str]:
@@ -202,8 +202,17 @@ def _arguments(score: dict[str, Any], scores: Sequence[dict[str, Any]]) -> dict[
     if score.get("n") is not None:
         arguments["n"] = score["n"]
     # YAML has no tuples and no objects of other classes.
-    settings = json.loads(json_text(_differing(score, scores), default=str))
+    text = json_text(_differing(score, scores), default=str, ensure_ascii=False)
+    settings = json.loads(_line(text))
     return {**arguments, **settings}
+
+
+def _line(text: str) -> str:
+    """Return a text with spaces instead of the characters at which some programs end a line of
+    YAML, and without lone surrogates, which UTF-8 cannot encode.
+    """
+    text = re.sub("[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", " ", text)
+    return text.encode("utf-8", "replace").decode()
 
 
 def _dataset_id(data: str) -> str:
