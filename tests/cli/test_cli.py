@@ -135,6 +135,8 @@ def test_the_saved_folder_is_a_transformers_model(capsys, texts, tiny_folder, tm
         "en",
         "--model",
         "fast-align",
+        "--held-out",
+        0,
         "--out",
         out,
         "-q",
@@ -179,7 +181,8 @@ def test_adapters_can_be_saved_tracked_and_merged_afterwards(capsys, texts, tiny
         "-q",
     )
     tracked = ("--track", "tensorboard", "--track-folder", tmp_path / "tracked")
-    assert works(capsys, *job, "--lora", 2, "--out", tmp_path / "adapters", *tracked)[1] == ""
+    adapted = (*job, "--held-out", 0, "--lora", 2, "--out", tmp_path / "adapters")
+    assert works(capsys, *adapted, *tracked)[1] == ""
     assert list((tmp_path / "tracked" / "adapters").glob("events.out.*"))
     with open(tmp_path / "adapters" / "README.md", "a") as card:
         card.write("\n## Licence\n\nMIT.\n")

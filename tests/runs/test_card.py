@@ -9,6 +9,7 @@ import torch
 from huggingface_hub import EvalResult, ModelCard
 
 from calque.alignment.driver import make_method
+from calque.alignment.validation import UnchangedWarning
 from calque.corpora import read_parallel
 from calque.corpora.sample import sample_text
 from calque.encoders import load_encoder
@@ -82,6 +83,30 @@ def test_the_card_describes_the_method_and_the_skipped_pairs(tiny_folder, train,
     card = aligned(train, tiny_folder, tmp_path / "two", "rotation")
     assert "The word vectors of de were moved towards those of en" in card
     assert run_code(card, tmp_path / "two")["vectors"].shape[0] == 3
+
+
+def test_the_card_says_that_training_gained_nothing(tiny_folder, tmp_path):
+    train, out = tmp_path / "train.tsv", tmp_path / "out"
+    pairs = sample_text("de", "train")[:60]
+    train.write_text(
+        "".join(f"{' '.join(s.words)}\t{' '.join(t.words)}\n" for s, t in pairs), encoding="utf-8"
+    )
+    how = AlignSettings(
+        train=[str(train)],
+        langs=["en", "de"],
+        encoder=str(tiny_folder),
+        method="contrastive",
+        towards="en",
+        out=out,
+    )
+    with pytest.warns(UnchangedWarning, match="gained nothing on 12 held-out pairs"):
+        align(how, options={"epochs": 0.5, "learning_rate": 1e-9})
+    card = " ".join((out / "README.md").read_text(encoding="utf-8").split())
+    assert "**The vectors are those of the encoder before training**: contrastive training" in card
+    assert "were trained to have similar vectors" not in card
+    record = json.loads((out / "calque-run.json").read_text(encoding="utf-8"))
+    assert record["held_out"]["unchanged"]
+    assert load_encoder(out).fingerprint == record["encoder_fingerprint"]
 
 
 @pytest.mark.parametrize("name", ["contrastive", "rotation", "means"])

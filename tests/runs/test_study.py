@@ -44,6 +44,7 @@ tiny = "{encoder}"
 method = "contrastive"
 epochs = 1
 batch = 4
+held_out = 0.0
 
 [supervision.parallel]
 de = "train.tsv"

@@ -25,7 +25,11 @@ HELPERS = os.pathsep.join([str(Path(JOB).parent), *filter(None, [os.environ.get(
 OF_FOUR = ("contrastive-sentences", "distilled")
 OF_TWO = tuple(case for case in CASES if case not in OF_FOUR)
 #: maps each interrupted run to its case and the numbers of processes before and after resuming
-RESUMED = {"two-one": ("contrastive-sentences", 2, 1), "one-two": ("contrastive-published", 1, 2)}
+RESUMED = {
+    "two-one": ("contrastive-sentences", 2, 1),
+    "one-two": ("contrastive-published", 1, 2),
+    "two-one-held-out": ("contrastive-held-out", 2, 1),
+}
 
 
 @pytest.fixture(scope="module")

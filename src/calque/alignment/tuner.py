@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import torch
@@ -16,13 +18,20 @@ from calque.alignment.aligned import AlignedText
 from calque.alignment.base import Fitted, Method, Run
 from calque.alignment.data import LinkedText
 from calque.alignment.update import Alignment, LinkedBatch
+from calque.alignment.validation import (
+    TOO_FEW,
+    Check,
+    UnchangedWarning,
+    Validation,
+    hold_out,
+)
 from calque.distributed import Processes
 from calque.encoders.base import made_of, require
 from calque.encoders.numerics import TRAINING_PRECISIONS, TrainingPrecision, check_precision
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError, check_number
 from calque.pairs import WordPairs
-from calque.spec import Count, Layer, option, values_of
+from calque.spec import Count, Layer, Share, option, values_of
 from calque.text import ParallelCorpus
 from calque.training.loop import Loop, Schedule, TrainingSettings, rate_by_width, training_record
 from calque.training.plan import BatchPlan
@@ -64,6 +73,20 @@ class Tuner(TrainingSettings, Method):
         "whether to shift the mean vector of each language to the mean vector of `towards` after "
         "training.",
     )
+    held_out: Share = option(
+        0.05,
+        "fraction of the sentence pairs of each text that are not trained on. On these pairs, the "
+        "trained encoder is compared with the encoder before training, four times during training; "
+        "the best weights are returned, or the encoder unchanged if nothing was gained. Small "
+        "texts hold out more, up to a fifth, so that there are 64 pairs in total; a text holds out "
+        "at most 256. 0 trains on all pairs and returns the weights of the last update.",
+    )
+    held_out_check: Check = option(
+        "both",
+        "what must not get worse on the held-out pairs: word retrieval (`words`), or word and "
+        "sentence retrieval (`both`). Among the weights that pass, those with the best word "
+        "retrieval are returned.",
+    )
     accumulate: Count = option(
         1,
         "number of parts into which each process divides its batch, to save memory; the result is "
@@ -79,6 +102,10 @@ class Tuner(TrainingSettings, Method):
     def __post_init__(self):
         super().__post_init__()
         check_number("accumulate", self.accumulate, least=1, whole=True)
+        check_number("held_out", self.held_out, least=0, below=1)
+        if self.held_out_check not in get_args(Check):
+            expected = " or ".join(get_args(Check))
+            raise SettingError(f"held_out_check must be {expected}, got {self.held_out_check!r}")
         check_precision(self.precision, TRAINING_PRECISIONS)
         if self.lora is not None:
             from calque.encoders.adapted import library
@@ -124,6 +151,7 @@ class Tuner(TrainingSettings, Method):
         names += [name for name in recorded if name not in Tuner.__dataclass_fields__]
         names += ["precision"]
         names += ["standardize"] if self.standardize is not None else []
+        names += ["held_out", "held_out_check"] if self.held_out else []
         return {
             "method": type(self).__name__.lower(),
             **{name: getattr(self, name) for name in names},
@@ -147,10 +175,10 @@ class Tuner(TrainingSettings, Method):
             SettingError: the encoder has no trainable weights, settings contradict each other, or
                 `run.folder` contains a checkpoint of a different run.
         """
-        from calque.alignment.text_maps import centred
         from calque.encoders.standard import standardized
 
         self._check(encoder)
+        before = encoder
         processes = Processes(self.precision)
         # The loss is computed on standardised vectors, and the result computes them, too.
         encoder = standardized(encoder, data.sides, self.layers, self.standardize)
@@ -158,8 +186,23 @@ class Tuner(TrainingSettings, Method):
             encoder = encoder.merged()  # all weights are trained, also those of old adapters
         tuned = self._copy(encoder, processes.device)
         tuned.model.train()
-        objective = self.objective(tuned, encoder, data, processes)
+        training, held_out = hold_out(data, self.held_out, max_words=self.max_words)
+        objective = self.objective(tuned, encoder, training, processes)
         schedule = self._schedule_for(encoder)
+        # An update has `batch` pairs of every text, so that each language counts equally.
+        plan = BatchPlan(objective.text.sizes, batch=self.batch, seed=schedule.seed)
+        if held_out:
+            objective.validation = Validation(
+                before,
+                tuned,
+                held_out,
+                layer=max(encoder.layer_numbers(self.layers)),
+                total=schedule.updates(plan.steps_per_epoch),
+                processes=processes,
+                check=self.held_out_check,
+            )
+            # Held-out pairs have no links in the training data, but are no unusable pairs.
+            objective.text.counts.without_links -= objective.validation.n_pairs
         loop = Loop(
             objective,
             schedule=schedule,
@@ -173,20 +216,55 @@ class Tuner(TrainingSettings, Method):
             checkpoint_every=run.checkpoint_every,
             progress=run.progress,
         )
-        # An update has `batch` pairs of every text, so that each language counts equally.
-        history = loop.run(BatchPlan(objective.text.sizes, batch=self.batch, seed=schedule.seed))
+        history = loop.run(plan)
         tuned.model.eval()
         if self.lora is None:
             tuned.model.requires_grad_(True)  # frozen layers can be trained later
         record = training_record(self.settings(), schedule, vars(objective.text.counts), history)
-        tuned.made = made_of(
+        result = tuned
+        if objective.validation is not None:
+            result = self._selected(objective.validation, before, tuned, record)
+        elif self.held_out:
+            record["held_out"] = {"sentence_pairs": 0, "summary": TOO_FEW}
+        result.made = made_of(
             encoder, record["settings"]["method"], self.towards, data.corpora, data.pairs, record
         )
         if not self.centre:
-            return Fitted(tuned, record, history)
+            return Fitted(result, record, history)
+        return self._centred(result, data, record, history, run)
+
+    def _selected(
+        self,
+        validation: Validation,
+        before: TrainableEncoder,
+        tuned: TrainableEncoder,
+        record: dict[str, Any],
+    ) -> TrainableEncoder:
+        """Return the encoder with the selected weights, or a copy of the encoder before training,
+        and add the comparison to the record.
+        """
+        summary = validation.summary(record["settings"]["method"])
+        record["held_out"] = {**validation.record(), "summary": summary}
+        if validation.has_gained:
+            validation.restore()
+            return tuned
+        warnings.warn(UnchangedWarning(summary), stacklevel=4)
+        return copy.copy(before)  # the caller's encoder gets no record
+
+    def _centred(
+        self,
+        encoder: TrainableEncoder,
+        data: LinkedText,
+        record: dict[str, Any],
+        history: Sequence[dict[str, float]],
+        run: Run,
+    ) -> Fitted:
+        """Return the result with the mean of each language shifted to the mean of `towards`."""
+        from calque.alignment.text_maps import centred
+
         record["settings"] = record["settings"] | {"centre": True}
-        aligned = centred(tuned, data.corpora, towards=self.towards, progress=run.progress)
-        aligned.made = tuned.made | record
+        aligned = centred(encoder, data.corpora, towards=self.towards, progress=run.progress)
+        aligned.made = (encoder.made or {}) | record
         return Fitted(aligned, record, history)
 
     def tune(self, encoder: TrainableEncoder, data: Any, pairs: Any = None, **run: Any) -> Any:

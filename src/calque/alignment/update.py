@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from calque.alignment.aligned import AlignedText, GroupRows, Update
+from calque.alignment.validation import Validation
 from calque.distributed import Processes
 from calque.encoders.batches import collate
 from calque.encoders.trainable import TrainableEncoder
@@ -63,7 +65,12 @@ class Alignment(Objective[Sequence[np.ndarray]]):
         budget: maximum number of subwords in a forward pass, including padding.
         accumulate: number of parts into which each process divides its batch (gradient
             accumulation).
+
+    Attributes:
+        validation: comparison with the encoder before training, or None.
     """
+
+    validation: Validation | None = None
 
     def __init__(
         self,
@@ -86,6 +93,23 @@ class Alignment(Objective[Sequence[np.ndarray]]):
             reference.model.eval()
         self.processes, self.reference = processes, reference
         self._loss, self._budget, self._accumulate = loss, budget, accumulate
+
+    def after_update(self, step: int) -> None:
+        if self.validation is not None:
+            self.validation.after_update(step)
+
+    def scores(self) -> dict[str, float]:
+        if self.validation is None or not self.validation.points:
+            return {}
+        last = self.validation.points[-1]
+        return {f"held_out_{name}": last[name] for name in ("words", "sentences")}
+
+    def state(self) -> dict[str, Any]:
+        return {} if self.validation is None else {"validation": self.validation.state()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        if self.validation is not None:
+            self.validation.load_state(state["validation"])
 
     def backward(self, update: Sequence[np.ndarray]) -> dict[str, float]:
         """Compute the loss and its gradients, see `Objective`.

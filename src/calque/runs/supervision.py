@@ -178,6 +178,9 @@ class ParallelSupervision(Supervision):
         else:
             about["pretokenized"] = self._words.pretokenized
         warn_of_unused(about.get("counts", {}), about["settings"].get("max_words"), data.corpora)
+        comparison = about.get("held_out", {})
+        if comparison and not comparison.get("unchanged"):  # otherwise there is a warning
+            say(comparison["summary"])
         return about
 
 
