@@ -38,8 +38,13 @@ def imports(path: Path):
 
 
 def _integration(path: Path) -> list[str]:
-    """Return the extra of an integration, which has the same name as the module."""
-    return [Path(path.parts[1]).stem.replace("_", "-")] if path.parts[0] == "integrations" else []
+    """Return the extra of an integration, which has the same name as the module, except for modules
+    that only sentence-transformers imports.
+    """
+    if path.parts[0] != "integrations":
+        return []
+    name = Path(path.parts[1]).stem.replace("_", "-")
+    return ["sentence-transformers" if name == "sentence-modules" else name]
 
 
 def wrong(root: Path, project: dict) -> list[str]:

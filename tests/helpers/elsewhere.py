@@ -63,30 +63,37 @@ def of_auto_model(folder: Path) -> np.ndarray:
 class _Tensors(nn.Module):
     """A sentence-transformers model whose inputs and outputs are tensors instead of dictionaries."""
 
-    def __init__(self, model):
+    def __init__(self, model, arguments):
         super().__init__()
-        self.model = model
+        self.model, self.arguments = model, arguments
 
     def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
         features = {"input_ids": input_ids, "attention_mask": attention_mask}
-        return self.model(features)["sentence_embedding"]
+        return self.model(features, **self.arguments)["sentence_embedding"]
 
 
-def of_onnx(folder: Path, path: Path, **options) -> np.ndarray:
+def of_onnx(folder: Path, path: Path, arguments=None, **options) -> np.ndarray:
     """Export a sentence-transformers model to an ONNX file, and return the vectors that
     onnxruntime computes with it.
+
+    Args:
+        arguments: arguments of the model's forward pass, which are fixed in the exported model.
+        options: arguments for loading the folder.
     """
     pytest.importorskip("onnx", reason="needs onnx: pip install 'calque-align[onnx]'")
     runtime = pytest.importorskip(
         "onnxruntime", reason="needs onnxruntime: pip install 'calque-align[onnx]'"
     )
     model = sentence_transformer(folder, **options)
-    first, batch = model.preprocess(TEXTS[:2]), model.preprocess(TEXTS)
+    first, batch = (
+        model[0].tokenizer(TEXTS[:2], padding=True),
+        model[0].tokenizer(TEXTS, padding=True),
+    )
     names = ["input_ids", "attention_mask"]
     sizes = {0: "text", 1: "subword"}
     torch.onnx.export(
-        _Tensors(model).eval(),
-        tuple(first[name] for name in names),
+        _Tensors(model, arguments or {}).eval(),
+        tuple(torch.tensor(first[name]) for name in names),
         str(path),
         input_names=names,
         output_names=["vectors"],
@@ -94,7 +101,7 @@ def of_onnx(folder: Path, path: Path, **options) -> np.ndarray:
         dynamo=False,
     )
     session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    return session.run(None, {name: batch[name].numpy() for name in names})[0]
+    return session.run(None, {name: np.array(batch[name]) for name in names})[0]
 
 
 def check_equal(found: np.ndarray, expected: np.ndarray) -> None:

@@ -244,9 +244,10 @@ def test_encoders_before_and_after_alignment_have_one_pooling_which_is_printed(
     about = json.loads((files / "rotation" / "calque-run.json").read_text())
     assert about["kind"] == "mapped"
     card = (files / "rotation" / "README.md").read_text()
-    assert "transformers and sentence-transformers cannot open this folder" in card
+    assert "By design, transformers cannot open this folder" in card
     assert "library_name: calque" in card
-    assert "SentenceTransformer(FOLDER)" not in card
+    assert "SentenceTransformer(FOLDER, trust_remote_code=True)" in card
+    assert 'model.encode(["a bank by the river"], language="de")' in card
     assert "SentenceTransformer(FOLDER)" in (files / "tuned" / "README.md").read_text()
 
 

@@ -12,8 +12,9 @@ from calque.algebra.procrustes import Moments
 from calque.alignment.base import Fitted, Method, Run
 from calque.alignment.data import LinkedText, PlainText
 from calque.alignment.maps import with_maps
+from calque.corpora.identify import LanguageIdentifier
 from calque.encoders.base import made_of, require
-from calque.encoders.mapped import Combine, MappedEncoder
+from calque.encoders.mapped import Combine, MappedEncoder, identifier_of
 from calque.encoders.standard import standardized
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
@@ -91,6 +92,8 @@ class LanguageMeans(Method):
         aligned = with_maps(
             encoder, maps, towards=self.towards, combine=self.combine, settings=settings
         )
+        if isinstance(aligned, MappedEncoder):
+            aligned.identifier = LanguageIdentifier.fit(texts)
         aligned.made = made_of(encoder, "means", self.towards, [], [], record) | {
             "langs": sorted(texts)
         }
@@ -252,5 +255,9 @@ def centred(
         target_mean = np.average(target_means, axis=0, weights=counts)
         maps[lang] = {layer: _shift(own_mean, target_mean, sum(counts))}
     return MappedEncoder(
-        encoder, maps, towards=towards, settings={"method": "centred", "towards": towards}
+        encoder,
+        maps,
+        towards=towards,
+        settings={"method": "centred", "towards": towards},
+        identifier=identifier_of(corpora),
     )

@@ -13,7 +13,7 @@ from calque.distributed.environment import environment
 from calque.encoders.card_blocks import CARD_FILE, whole_card
 from calque.encoders.folder import RUN_FILE, read_about
 from calque.encoders.sentence_folders import modules_of
-from calque.encoders.sentence_transformers import read_recipe
+from calque.encoders.sentence_transformers import MAPPED_MODULE, read_recipe
 from calque.errors import CalqueError
 from calque.storage import JsonObject, json_text, write_text
 from calque.version import VERSION
@@ -86,6 +86,7 @@ def model_card(folder: Path, record: JsonObject) -> None:
         base=base if on_hub else None,
         modules=(folder / "modules.json").is_file(),
         mapped=record.get("kind") == "mapped",
+        mapped_module=any(module.get("type") == MAPPED_MODULE for module in modules_of(folder)),
         library=libraries.get(record.get("kind", "huggingface"), "calque"),
         languages=languages,
         others=[lang for lang in languages if lang != record["towards"]],

@@ -77,6 +77,8 @@ _TEXTS = (
     "pooling",
     "precision",
     "folded",
+    "only",
+    "identifier",
 )
 #: keys of `calque.json`, with a test of their values and its description
 _ABOUT_VALUES: tuple[tuple[tuple[str, ...], Callable[[object], bool], str], ...] = (

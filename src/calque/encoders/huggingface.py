@@ -22,8 +22,9 @@ from calque.encoders.batches import WordBatch, collate
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import ABOUT_FILE, BASE_FOLDER, read_about, saving, write_about
 from calque.encoders.numerics import check_precision, number_type, usable_device
-from calque.encoders.sentence_folders import model_folder
+from calque.encoders.sentence_folders import model_folder, modules_of
 from calque.encoders.sentence_transformers import (
+    MAPPED_MODULE,
     copy_modules,
     own_modules,
     read_recipe,
@@ -47,6 +48,8 @@ POOLINGS = ("last", "first", "mean")
 _OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")
 # configuration keys that only encoder-decoder models have
 _DECODERS = {"decoder_layers", "num_decoder_layers"}
+# pooling modes of sentence-transformers that are weighted means, whose weights add up to 1
+_AFFINE_MODES = {"cls", "lasttoken", "mean", "weightedmean"}
 STANDARD_FILE = "standardization.safetensors"
 # training recomputes activations if they would take more than this number of bytes
 _ACTIVATIONS = 1_000_000_000
@@ -425,6 +428,30 @@ class HuggingFaceEncoder(TrainableEncoder):
             return False
         return not pooled or "mean_sqrt_len_tokens" not in recipe["modes"]
 
+    def modules_allow_maps(self, layers: Sequence[int]) -> bool:
+        """Return whether the encoder's sentence-transformers modules can pool the mapped vectors of
+        these layers: only of the encoder's own layer.
+        """
+        if self.modules is None:
+            return True
+        if tuple(layers) != (self.layer,):
+            return False
+        if self.layer in self.standard:
+            return self._modules_allow_standardising(pooled=False)
+        try:
+            read_recipe(self.modules)
+        except CalqueError:  # calque does not support a module or a setting of the folder
+            return False
+        return True
+
+    def pooling_is_affine(self) -> bool:
+        """Return whether an affine map of the pooled vector equals the pooled vector of mapped
+        subwords.
+        """
+        if self.modules is None:
+            return True
+        return _AFFINE_MODES.issuperset(read_recipe(self.modules)["modes"])
+
     def _write_outer(self, folder: Path, n_layers: int) -> None:
         """Write sentence-transformers modules that read the model in the subfolder `base` and
         standardise its pooled vectors.
@@ -439,6 +466,8 @@ class HuggingFaceEncoder(TrainableEncoder):
             n_layers=n_layers,
             weight=matrix,
             bias=-mean / deviation,
+            max_length=self.max_length,
+            tokenizer=self.tokenizer,
         )
 
     def _record(self, folder: Path, unfolded: Mapping[str, Tensor] | None = None) -> JsonObject:
@@ -577,6 +606,10 @@ def _vocabulary_size(model: PreTrainedModel) -> int:
 def _check_folder(name: str) -> None:
     """Raise InputError if `name` is a folder without a model, or a path that does not exist."""
     path = Path(name)
+    modules = modules_of(path)
+    if modules and modules[0].get("type") == MAPPED_MODULE:
+        fact = "sentence-transformers saved this copy of an encoder with maps"
+        raise InputError(f"{fact}; give the folder that calque saved", path=path)
     if model_folder(path).joinpath("config.json").is_file():
         return
     if path.exists() or path.is_absolute() or name.count(os.sep) > 1:

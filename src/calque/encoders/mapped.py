@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from calque.algebra.procrustes import Moments
+from calque.corpora.identify import LanguageIdentifier
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, made_of, require
 from calque.encoders.folder import (
@@ -24,22 +25,25 @@ from calque.encoders.folder import (
     saving,
     write_about,
 )
+from calque.encoders.huggingface import HuggingFaceEncoder
+from calque.encoders.language_affine import LanguageAffine, affine_of
 from calque.encoders.numerics import number_type
 from calque.encoders.per_language import PerLanguage, check_language, encode_by_language
+from calque.encoders.sentence_transformers import write_mapped_modules, write_outer_modules
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.progress import bar
-from calque.storage import JsonObject, json_text
+from calque.storage import JsonObject, json_text, read_json_object
 from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
 Combine = Literal["sum", "mean", "concat", "last"]
 Unit = Literal["words", "sentences"]
 COMBINATIONS = ("sum", "mean", "concat", "last")
-MAPS_FILE = "maps.safetensors"
+MAPS_FILE, IDENTIFIER_FILE = "maps.safetensors", "language_identifier.json"
 
 
 class MappedEncoder(Encoder):
@@ -57,6 +61,10 @@ class MappedEncoder(Encoder):
         combine: word vector to return: the sum, mean or concatenation of all mapped layers, or only
             the last mapped layer. Kulshreshtha et al. (2020) use the sum of four layers.
         settings: settings of the method, which are saved in `calque.json`.
+        only: language of all texts, with which a sentence needs no language; there must be no maps
+            for other languages. See `of_language`.
+        identifier: identifies the language of a text in sentence-transformers, where a text has no
+            language. calque does not use it.
     """
 
     def __init__(
@@ -67,7 +75,11 @@ class MappedEncoder(Encoder):
         towards: str,
         combine: Combine = "last",
         settings: Mapping[str, object] | None = None,
+        only: str | None = None,
+        identifier: LanguageIdentifier | None = None,
     ):
+        if only is not None and list(maps) != [only]:
+            raise SettingError(f"an encoder for {only} must have maps for {only}, got {list(maps)}")
         if combine not in COMBINATIONS:
             raise SettingError(f"combine must be one of {', '.join(COMBINATIONS)}, got {combine!r}")
         layers = {tuple(sorted(by_layer)) for by_layer in maps.values()}
@@ -84,6 +96,7 @@ class MappedEncoder(Encoder):
         self.layer = self.n_layers if combine == "last" or len(self._layers) == 1 else None
         self.dim = base.dim * (len(self._layers) if combine == "concat" else 1)
         self.settings = dict(settings or {})
+        self.only, self.identifier = only, identifier
         self.name = f"{base.name}+{self.settings.get('method', 'maps')}"
 
     @classmethod
@@ -157,6 +170,7 @@ class MappedEncoder(Encoder):
             "pairs": used,
         }
         aligned = cls(base, maps, towards=towards, combine=combine, settings=settings)
+        aligned.identifier = identifier_of(corpora)
         about = {"settings": {**settings, "layers": list(aligned.layers), "combine": combine}}
         aligned.made = made_of(base, method, towards, corpora, corpus_pairs, about)
         return aligned
@@ -175,7 +189,37 @@ class MappedEncoder(Encoder):
 
     @property
     def languages(self) -> tuple[str, ...]:
+        if self.only is not None:
+            return ()
         return tuple(dict.fromkeys((self.towards, *self.maps)))
+
+    def of_language(self, lang: str) -> Encoder:
+        """Return an encoder for texts in one language, which needs no language of a text.
+
+        Its maps apply to every text, so other programs can open its folder (see `save`). For a
+        language without maps, such as `towards`, this is the base encoder.
+        """
+        base = self.base
+        if isinstance(base, PerLanguage):
+            base = base.encoder_of(lang)
+        match = best_match(lang, [*self.maps, self.towards])
+        if match is None:
+            raise SettingError(
+                f"lang must be one of {', '.join(self.languages)} for {self.name}, got {lang!r}"
+            )
+        if match not in self.maps:
+            return base
+        maps = {match: self.maps[match]}
+        single = MappedEncoder(
+            base,
+            maps,
+            towards=self.towards,
+            combine=self.combine,
+            settings=self.settings,
+            only=match,
+        )
+        single.made = None if self.made is None else dict(self.made)
+        return single
 
     @property
     def fingerprint(self) -> str:
@@ -183,6 +227,8 @@ class MappedEncoder(Encoder):
         digest.update(
             json_text([self.base.fingerprint, self.towards, self.combine, self.layers]).encode()
         )
+        if self.only is not None:
+            digest.update(f"only {self.only}".encode())
         for lang in sorted(self.maps):
             for layer in self.layers:
                 arrays = self.maps[lang][layer].arrays()
@@ -198,18 +244,25 @@ class MappedEncoder(Encoder):
         self, sentences: Iterable[Sentence | Sequence[str]], *, progress: bool = False
     ) -> Embeddings:
         """Return one vector per word; every sentence must have a language."""
-        wanted = self._layers[-1:] if self.combine == "last" else self._layers
+        wanted = self.read_layers
         by_layer = self.encode_layers(sentences, wanted, progress=progress)
-        first, *others = (by_layer[layer] for layer in wanted)
-        if not others:
-            return first
+        parts = [by_layer[layer] for layer in wanted]
+        data = self.combined([part.data for part in parts])
+        return Embeddings(data, parts[0].offsets, parts[0].covered)
+
+    @property
+    def read_layers(self) -> tuple[int, ...]:
+        """Numbers of the mapped layers that `encode` combines."""
+        return self._layers[-1:] if self.combine == "last" else self._layers
+
+    def combined(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Combine the mapped vectors `[n, dim]` of `read_layers` into one vector each."""
+        if len(parts) == 1:
+            return parts[0]
         if self.combine == "concat":
-            data = np.concatenate([first.data, *(other.data for other in others)], axis=1)
-        else:
-            data = sum((other.data for other in others), first.data)
-            if self.combine == "mean":
-                data = data / len(wanted)
-        return Embeddings(data, first.offsets, first.covered)
+            return np.concatenate(parts, axis=1)
+        total = sum(parts[1:], parts[0])
+        return total / len(parts) if self.combine == "mean" else total
 
     def _encode(
         self, sentences: Iterable[Sentence | Sequence[str]], layers: list[int], progress: bool
@@ -231,6 +284,11 @@ class MappedEncoder(Encoder):
         """Return the maps of a language by layer; they are empty for a language that is not
         mapped.
         """
+        if self.only is not None:
+            if lang and best_match(lang, [self.only]) is None:
+                fact = f"{self.name} is an encoder for texts in {self.only}, got a text in {lang}"
+                raise SettingError(f"{fact}; use the encoder with the maps of all languages")
+            return self.maps[self.only]
         check_language(self, lang)
         return self.maps.get(best_match(lang, [*self.maps, self.towards]) or "", {})
 
@@ -252,11 +310,15 @@ class MappedEncoder(Encoder):
         """Write `maps.safetensors`, `calque.json`, and the base encoder in its own format in the
         subfolder `base`.
 
-        transformers and sentence-transformers cannot open the folder itself, so they never compute
-        vectors without maps by mistake. They can open the base encoder in the subfolder. If the
-        class of the base encoder cannot be imported, the base encoder must be passed to `open`. A
-        word vector x is mapped to `(x - source_mean) @ matrix + target_mean`; the saved tensors
-        have names such as `LANGUAGE.LAYER.matrix`.
+        transformers cannot open the folder itself, so it never computes vectors without maps by
+        mistake. It can open the base encoder in the subfolder. sentence-transformers can open the
+        folder if the base encoder is a `transformers` model: it applies the maps with calque's
+        module `MappedTransformer`, or, for an encoder of one language (`of_language`), with a dense
+        layer after the pooling.
+
+        If the class of the base encoder cannot be imported, the base encoder must be passed to
+        `open`. A word vector x is mapped to `(x - source_mean) @ matrix + target_mean`; the saved
+        tensors have names such as `LANGUAGE.LAYER.matrix`.
         """
         with saving(folder, self) as path:
             inner = path / BASE_FOLDER
@@ -288,7 +350,60 @@ class MappedEncoder(Encoder):
                 "settings": self.settings,
                 "maps": map_records,
             }
+            if self.only is not None:
+                about["only"] = self.only
+            if self.identifier is not None:
+                record = json_text(self.identifier.record(), ensure_ascii=False)
+                (path / IDENTIFIER_FILE).write_text(record + "\n", encoding="utf-8")
+                about["identifier"] = IDENTIFIER_FILE
             write_about(path, "mapped", about)
+            self._write_modules(path, base)
+
+    def _write_modules(self, folder: Path, about: JsonObject) -> None:
+        """Write modules with which sentence-transformers opens the folder if it would compute the
+        same vectors.
+
+        Args:
+            about: content of the base encoder's `calque.json`.
+        """
+        base = self.base
+        if type(base) is not HuggingFaceEncoder or base.model.config.is_encoder_decoder:
+            return
+        # The pooling of a sentence-transformers model reads the layer of the base encoder.
+        if base.modules is not None and not base.modules_allow_maps(self.read_layers):
+            return
+        inner = f"{BASE_FOLDER}/{about.get('base_folder', '')}".rstrip("/")
+        # Hidden states of the saved model include a folded standardisation.
+        standard = {layer: rows.numpy() for layer, rows in base.standard.items()}
+        if "folded" in about:
+            del standard[base.layer]
+        if self.only is None:
+            affine = LanguageAffine.of(
+                self.maps, standard, towards=self.towards, combine=self.combine, dim=base.dim
+            )
+            affine.save(folder / inner, self.identifier)
+            write_mapped_modules(
+                folder,
+                inner,
+                dim=self.dim,
+                max_length=base.max_length,
+                tokenizer=base.tokenizer,
+            )
+        elif len(self.read_layers) == 1 and base.pooling_is_affine():
+            (layer,) = self.read_layers
+            fitted = self.maps[self.only][layer]
+            matrix, offset = affine_of(fitted, standard.get(layer), base.dim)
+            write_outer_modules(
+                folder,
+                inner,
+                dim=base.dim,
+                layer=layer,
+                n_layers=base.n_layers,
+                weight=torch.from_numpy(matrix.T.copy()),
+                bias=torch.from_numpy(offset),
+                max_length=base.max_length,
+                tokenizer=base.tokenizer,
+            )
 
     @classmethod
     def open(
@@ -316,7 +431,7 @@ class MappedEncoder(Encoder):
         try:
             maps = _open_maps(path, about["maps"], base.dim)
             towards, combine, settings = about["towards"], about["combine"], about["settings"]
-            fingerprint = about["base_fingerprint"]
+            fingerprint, only = about["base_fingerprint"], about.get("only")
         except (OSError, ValueError, LookupError, AttributeError, TypeError, SettingError) as error:
             raise InputError(
                 f"incomplete or invalid maps ({type(error).__name__}: {error})", path=path
@@ -334,7 +449,33 @@ class MappedEncoder(Encoder):
         if layer is not None:
             maps = _maps_of_layer(maps, base, layer)
             combine = "last"
-        return cls(base, maps, towards=towards, combine=combine, settings=settings)
+        return cls(
+            base,
+            maps,
+            towards=towards,
+            combine=combine,
+            settings=settings,
+            only=only,
+            identifier=_open_identifier(path, about),
+        )
+
+
+def identifier_of(corpora: Sequence[ParallelCorpus]) -> LanguageIdentifier:
+    """Return a language identifier for the languages of parallel texts."""
+    texts: dict[str, list[Sentences]] = {}
+    for corpus in corpora:
+        for lang, side in zip(corpus.langs, (corpus.source, corpus.target), strict=True):
+            texts.setdefault(lang, []).append(side)
+    return LanguageIdentifier.fit(texts)
+
+
+def _open_identifier(folder: Path, about: JsonObject) -> LanguageIdentifier | None:
+    """Load the language identifier of a folder, or return None if it has none."""
+    if "identifier" not in about:
+        return None
+    path = folder / IDENTIFIER_FILE
+    record = read_json_object(path, "not a language identifier of calque")
+    return LanguageIdentifier.from_record(record, path)
 
 
 def _convert_weights(base: Encoder, dtype: torch.dtype) -> None:

@@ -62,7 +62,7 @@ class PerLanguage(Encoder):
         return tuple(self.encoders)
 
     def stored_words(self, lang: str) -> Sequence[str] | None:
-        encoder = self._of(lang)
+        encoder = self.encoder_of(lang)
         words = encoder.stored_words(lang)
         return encoder.stored_words("") if words is None else words
 
@@ -74,7 +74,7 @@ class PerLanguage(Encoder):
             sentences,
             [0],
             self.dim,
-            lambda part: {0: self._of(part.lang).encode(part, progress=progress)},
+            lambda part: {0: self.encoder_of(part.lang).encode(part, progress=progress)},
         )[0]
 
     def _encode(
@@ -84,10 +84,11 @@ class PerLanguage(Encoder):
             sentences,
             layers,
             self.dim,
-            lambda part: self._of(part.lang).encode_layers(part, layers, progress=progress),
+            lambda part: self.encoder_of(part.lang).encode_layers(part, layers, progress=progress),
         )
 
-    def _of(self, lang: str) -> Encoder:
+    def encoder_of(self, lang: str) -> Encoder:
+        """Return the encoder of a language; raise SettingError if there is none."""
         match = best_match(
             lang, self.encoders
         )  # a variety such as de-AT uses the encoder of its language

@@ -47,6 +47,8 @@ MODES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
+#: module that maps subword vectors by language; see `calque.integrations.sentence_modules`
+MAPPED_MODULE = "calque.integrations.sentence_modules.MappedTransformer"
 _VECTOR = "sentence_embedding"  # name of the sentence vector in sentence-transformers
 # settings of a dense layer
 _OF_DENSE = {
@@ -340,9 +342,7 @@ def write_modules(
         raise SettingError(
             f"pooling modes must be among {known} and in this order, got {', '.join(modes)}"
         )
-    flags = {flag: mode in modes for flag, mode in MODES.items()}
-    pooling = {"word_embedding_dimension": dim, **flags, "include_prompt": True}
-    _write(folder / "1_Pooling" / "config.json", pooling)
+    _write_pooling(folder / "1_Pooling", dim, modes)
     names += _write_after(folder, list(after), len(names))
     write_list(folder, names)
     _write(folder / LIMIT_FILE, _limits(folder, tokenizer, max_length, lower))
@@ -358,6 +358,13 @@ def write_modules(
         # The modules belong to the encoder now, even if calque added some before.
         about = {name: value for name, value in about.items() if name != "own_pooling"}
         write_about(folder, about["kind"], about)
+
+
+def _write_pooling(place: Path, dim: int, modes: Sequence[str]) -> None:
+    """Write the pooling modes of vectors with `dim` dimensions."""
+    flags = {flag: mode in modes for flag, mode in MODES.items()}
+    pooling = {"word_embedding_dimension": dim, **flags, "include_prompt": True}
+    _write(place / "config.json", pooling)
 
 
 def _limits(
@@ -428,13 +435,18 @@ def write_layer(folder: Path, *, dim: int, layer: int, n_layers: int) -> None:
         }
         _write(place / "config.json", about)
         save_file({"layer_weights": weights}, place / "model.safetensors")
-        # The settings are next to the model, which may be in a subfolder.
-        settings = model_folder(folder) / LIMIT_FILE
-        limits = read_object(settings, {})
-        known = "config_kwargs" if "config_kwargs" in limits else "config_args"
-        limits[known] = {**limits.get(known, {}), "output_hidden_states": True}
-        _write(settings, limits)
+        _read_all_layers(model_folder(folder))
     write_list(folder, names)
+
+
+def _read_all_layers(place: Path) -> None:
+    """Add a setting to the file next to a model, with which it returns the vectors of all
+    layers.
+    """
+    limits = read_object(place / LIMIT_FILE, {})
+    known = "config_kwargs" if "config_kwargs" in limits else "config_args"
+    limits[known] = {**limits.get(known, {}), "output_hidden_states": True}
+    _write(place / LIMIT_FILE, limits)
 
 
 def write_outer_modules(
@@ -446,9 +458,11 @@ def write_outer_modules(
     n_layers: int,
     weight: Tensor,
     bias: Tensor,
+    max_length: int | None,
+    tokenizer: PreTrainedTokenizerFast,
 ) -> None:
-    """Write sentence-transformers modules that use the modules of the subfolder `inner`, with a
-    dense layer directly after their pooling.
+    """Write sentence-transformers modules that use the model and the modules of the subfolder
+    `inner`, with a dense layer directly after their pooling.
 
     The folder itself has no `config.json`, so transformers cannot open it without the dense layer.
 
@@ -456,21 +470,69 @@ def write_outer_modules(
         dim, layer, n_layers: see `write_layer`.
         weight, bias: weights of the dense layer, `[dim, dim]` and `[dim]`: x → x Wᵀ + b. It is
             applied to the vector of each pooling mode.
+        max_length, tokenizer: see `write_modules`; used if the subfolder has no modules.
     """
     names: list[tuple[str, str]] = []
-    for module in modules_of(folder / inner):
-        class_name, place = module_kind(module), str(module["path"])
-        names.append((f"{inner}/{place}".rstrip("/."), class_name))
+    for place, class_name in _inner_modules(folder, inner, dim, max_length, tokenizer):
+        names.append((place, class_name))
         if class_name == "Pooling":
-            modes, _ = _read_pooling(folder / inner / place)
+            modes, _ = _read_pooling(folder / place)
             linear = _repeated(weight, bias, len(modes))
             dense = f"{len(names)}_Dense"
             _write_dense(folder / dense, linear, nn.Identity())
             names.append((dense, "Dense"))
     write_list(folder, names)
     write_layer(folder, dim=dim, layer=layer, n_layers=n_layers)
-    if (folder / inner / PROMPTS_FILE).is_file():
-        shutil.copyfile(folder / inner / PROMPTS_FILE, folder / PROMPTS_FILE)
+
+
+def write_mapped_modules(
+    folder: Path,
+    inner: str,
+    *,
+    dim: int,
+    max_length: int | None,
+    tokenizer: PreTrainedTokenizerFast,
+) -> None:
+    """Write sentence-transformers modules that read the model in the subfolder `inner`, map its
+    subword vectors by language, and pool them with the modules of this subfolder, or else take the
+    mean.
+
+    The module of the maps reads the layers itself.
+
+    Args:
+        dim: number of dimensions of mapped vectors.
+        max_length, tokenizer: see `write_modules`; used if the subfolder has no modules.
+    """
+    _, *others = _inner_modules(folder, inner, dim, max_length, tokenizer)
+    _read_all_layers(folder / inner)
+    write_list(folder, [(inner, MAPPED_MODULE), *others])
+
+
+def _inner_modules(
+    folder: Path,
+    inner: str,
+    dim: int,
+    max_length: int | None,
+    tokenizer: PreTrainedTokenizerFast,
+) -> list[tuple[str, str]]:
+    """Return the places and class names of the modules in the subfolder `inner`, without the choice
+    of a layer; without modules, write those that compute the mean of all subwords.
+
+    The prompts of the subfolder are copied to the folder.
+    """
+    place = folder / inner
+    modules = modules_of(place)
+    if not modules:
+        _write_pooling(folder / "1_Pooling", dim, ("mean",))
+        _write(place / LIMIT_FILE, _limits(place, tokenizer, max_length, lower=False))
+        return [(inner, "Transformer"), ("1_Pooling", "Pooling")]
+    if (place / PROMPTS_FILE).is_file():
+        shutil.copyfile(place / PROMPTS_FILE, folder / PROMPTS_FILE)
+    names = []
+    for module in modules:
+        if module_kind(module) != LAYER_MODULE:
+            names.append((f"{inner}/{module['path']}".rstrip("/."), module_kind(module)))
+    return names
 
 
 def _repeated(weight: Tensor, bias: Tensor, n: int) -> nn.Linear:
@@ -484,13 +546,16 @@ def _repeated(weight: Tensor, bias: Tensor, n: int) -> nn.Linear:
 
 
 def write_list(folder: Path, modules: Iterable[tuple[str, str]]) -> None:
-    """Write `modules.json` from pairs of a module's folder and class name, and create the
-    folders.
+    """Write `modules.json` from pairs of a module's folder and class name, and create the folders.
+
+    A class name without a package is a module of sentence-transformers.
     """
     rows = []
     for number, (place, class_name) in enumerate(modules):
         (folder / place).mkdir(parents=True, exist_ok=True)
-        type_name = f"sentence_transformers.models.{class_name}"
+        type_name = class_name
+        if "." not in class_name:
+            type_name = f"sentence_transformers.models.{class_name}"
         rows.append({"idx": number, "name": str(number), "path": place, "type": type_name})
     _write(folder / MODULES_FILE, rows)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -194,13 +194,14 @@ class SentencePooling(nn.Module):
             raise SettingError(f"{fact}; use words, subwords or cls")
         if name in (None, "words"):
             return cls("words", "words")
-        if not isinstance(encoder, HuggingFaceEncoder):
+        base = _unmapped(encoder)
+        if not isinstance(base, HuggingFaceEncoder):
             raise SettingError(
                 f"sentence pooling {name}: {encoder.name} has no subwords; use words"
             )
-        if name == "cls" and not len(encoder.subwords.prefix):
+        if name == "cls" and not len(base.subwords.prefix):
             fact = (
-                f"sentence pooling cls: {type(encoder.tokenizer).__name__} adds no special token "
+                f"sentence pooling cls: {type(base.tokenizer).__name__} adds no special token "
                 "before a text"
             )
             raise SettingError(f"{fact}; set the pooling to subwords")
@@ -399,28 +400,34 @@ def _block_vectors(
             filled = np.diff(offsets_of(vectors.covered)[vectors.offsets]) > 0
         return SentenceVectors(vectors.sentence_means().astype(np.float32), filled)
     base = _unmapped(encoder)
+    layers = encoder.read_layers if isinstance(encoder, MappedEncoder) else (base.layer,)
 
-    def mapped(rows: Tensor) -> Tensor:
-        """Map the subword vectors of the base encoder if the encoder has maps."""
+    def mapped(by_layer: Mapping[int, Tensor]) -> Tensor:
+        """Map and combine the subword vectors of the base encoder if the encoder has maps."""
+        rows = by_layer[layers[-1]]
         if not isinstance(encoder, MappedEncoder):
             return rows.float()
-        vectors = encoder.map_vectors(rows.float().cpu().numpy(), sentences.lang, base.layer)
+        parts = []
+        for layer in layers:
+            unmapped = by_layer[layer].float().cpu().numpy()
+            parts.append(encoder.map_vectors(unmapped, sentences.lang, layer))
+        vectors = encoder.combined(parts)
         return torch.from_numpy(np.ascontiguousarray(vectors)).to(rows.device)
 
     if isinstance(base, SubwordVectors):
         means, filled = base.text_means(sentences, pooling.prompt)
         # Maps are affine, so the mapped mean is the mean of the mapped vectors.
         with torch.inference_mode():
-            data = pooling.finish(mapped(means)).numpy()
+            data = pooling.finish(mapped({base.layer: means})).numpy()
         return SentenceVectors(data * filled[:, None], filled)
     assert isinstance(base, HuggingFaceEncoder)
     split = pooling.split(base, sentences)
     pooling.to(base.device).eval()
     counts = np.diff(split.word_offsets)  # number of subwords of each sentence
-    data = np.zeros((len(split), pooling.width(base.dim)), dtype=np.float32)
-    with base.reading([base.layer]) as read, torch.inference_mode():
+    data = np.zeros((len(split), pooling.width(encoder.dim)), dtype=np.float32)
+    with base.reading(layers) as read, torch.inference_mode():
         for numbers in token_batches(split.lengths, base.budget):
-            rows = mapped(read(collate(split, numbers))[base.layer])
+            rows = mapped(read(collate(split, numbers)))
             lengths = torch.from_numpy(counts[numbers]).to(rows.device)
             data[numbers] = pooling(rows, lengths).cpu().numpy()
     return SentenceVectors(data * (counts > 0)[:, None], counts > 0)
@@ -434,7 +441,7 @@ def _unmapped(encoder: Encoder) -> Any:
 def _problem(encoder: Encoder, pooling: SentencePooling) -> str:
     """Return why an encoder cannot use the pooling of its folder, or an empty string if it can."""
     base = _unmapped(encoder)
-    if isinstance(encoder, MappedEncoder) and encoder.layer != base.layer:
+    if isinstance(encoder, MappedEncoder) and encoder.read_layers != (base.layer,):
         layers = ", ".join(map(str, encoder.layers))
         return (
             f"{encoder.name} returns the mapped layers {layers}, but the pooling of {base.name} "

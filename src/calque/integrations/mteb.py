@@ -26,6 +26,7 @@ from torch import Tensor
 from calque.algebra.normalize import unit_rows
 from calque.encoders import Encoder, HuggingFaceEncoder
 from calque.encoders.folder import holds_encoder
+from calque.encoders.mapped import MappedEncoder
 from calque.encoders.sentence_settings import PROMPT_NAMES, TextSettings
 from calque.encoders.sentence_vectors import (
     Pooling,
@@ -98,14 +99,16 @@ class MtebEncoder:
             from mteb.models import ModelMeta
         except ImportError as error:
             raise MissingExtraError("mteb", "mteb", "running MTEB tasks") from error
-        if encoder.languages or getattr(encoder, "maps", None):
+        needs_language = getattr(encoder, "maps", None) and getattr(encoder, "only", None) is None
+        if encoder.languages or needs_language:
             raise SettingError(
                 f"{encoder.name} needs the language of each text, which MTEB does not pass on; "
                 "evaluate this encoder with calque evaluate … sentences"
             )
-        if pooling is None and isinstance(encoder, HuggingFaceEncoder) and encoder.modules is None:
+        base = encoder.base if isinstance(encoder, MappedEncoder) else encoder
+        if pooling is None and isinstance(base, HuggingFaceEncoder) and base.modules is None:
             pooling = "subwords"
-        self.encoder = encoder
+        self.encoder, self._has_subwords = encoder, isinstance(base, HuggingFaceEncoder)
         self.pooling = SentencePooling.of(encoder, pooling)
         # Prompts and similarity that are saved in the folder belong to its own pooling.
         saved = text_settings(encoder) if self.pooling.name == "own" else TextSettings()
@@ -123,7 +126,7 @@ class MtebEncoder:
                 # MTEB does not compute results again that it has stored for an equal revision.
                 "revision": self._revision(),
                 "embed_dim": self.pooling.width(encoder.dim),
-                "max_tokens": getattr(encoder, "max_length", None),
+                "max_tokens": getattr(base, "max_length", None),
                 "use_instructions": bool(self.prompts),
                 "framework": ["PyTorch"],
             }
@@ -263,7 +266,7 @@ class MtebEncoder:
             pooling = pooling.with_prompt(self.encoder, prompt)
         # Subword pooling rejoins the words with single spaces, so repeated spaces must be kept as
         # empty words.
-        is_joined = isinstance(self.encoder, HuggingFaceEncoder) and pooling.unit == "subwords"
+        is_joined = self._has_subwords and pooling.unit == "subwords"
         split = partial(str.split, sep=" ") if is_joined else split_spaces
         words = []
         for batch in inputs:
