@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from calque.alignment.driver import align as align
     from calque.alignment.finetune import FineTune as FineTune
     from calque.alignment.held_out import HeldOut as HeldOut
+    from calque.analyses.reading import Reading as Reading
+    from calque.analyses.reading import choose_reading as choose_reading
     from calque.corpora import read_parallel as read_parallel
     from calque.encoders import Encoder as Encoder
     from calque.encoders import load_encoder as load_encoder
@@ -50,6 +52,7 @@ NAMES = {
     "alignment.driver": "align",
     "alignment.finetune": "FineTune",
     "alignment.held_out": "HeldOut",
+    "analyses.reading": "Reading choose_reading",
     "corpora": "read_parallel",
     "encoders": "Encoder load_encoder",
     "encoders.mapped": "MappedEncoder",

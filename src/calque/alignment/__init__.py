@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from calque.named import Table, is_path
 from calque.spec import Declared, declared
@@ -26,6 +26,10 @@ class MethodRow:
             and checkpoints.
         of_each: whether the method uses a separate encoder for each language; their dimensions may
             differ.
+        unit: what the method brings together, "words" or "sentences"; by this, `calque align`
+            chooses the encoder's layer and pooling, see `calque.choose_reading`.
+        pooling: pooling of a word's subwords in the paper whose form the method keeps; if it is
+            set, it is the default, together with the encoder's default layer, instead of a choice.
         symmetrize: default symmetrisation method for word links.
         report: import path of the function that builds a report section, `package.module:function`;
             "" if there is none.
@@ -37,6 +41,8 @@ class MethodRow:
     learns_from: tuple[str, ...] = ("parallel",)
     trains: bool = False
     of_each: bool = False
+    unit: Literal["words", "sentences"] = "words"
+    pooling: str = ""
     symmetrize: str = "one-to-one"
     report: str = ""
 
@@ -46,14 +52,16 @@ class MethodRow:
         return "text" not in self.learns_from
 
 
-def _maps(name: str, text: str, *learns_from: str) -> MethodRow:
+def _maps(
+    name: str, text: str, *learns_from: str, unit: Literal["words", "sentences"] = "words"
+) -> MethodRow:
     """Return the `METHODS` entry of a map-fitting method, whose class is `LinkedMaps` if it
     supports parallel text.
     """
     target = "calque.alignment.maps:LinkedMaps"
     if "parallel" not in learns_from:
         target = "calque.alignment.dictionary:DictionaryMaps"
-    return MethodRow(target, text, {"method": name}, learns_from)
+    return MethodRow(target, text, {"method": name}, learns_from, unit=unit)
 
 
 def _row_of(name: str, cls: type) -> MethodRow:
@@ -69,7 +77,10 @@ METHODS: Table[MethodRow] = Table(
             "normalized-rotation", "rotation of mean-centred vectors", "parallel", "dictionary"
         ),
         "sentence-rotation": _maps(
-            "sentence-rotation", "rotation fitted on mean sentence vectors", "parallel"
+            "sentence-rotation",
+            "rotation fitted on mean sentence vectors",
+            "parallel",
+            unit="sentences",
         ),
         "linear": _maps("linear", "linear map fitted by least squares", "parallel", "dictionary"),
         "means": MethodRow(
@@ -86,6 +97,7 @@ METHODS: Table[MethodRow] = Table(
             "calque.alignment.finetune:FineTune",
             "trains the encoder to bring linked words closer",
             trains=True,
+            pooling="last",  # Cao et al. (2020), §3.1
         ),
         "contrastive": MethodRow(
             "calque.alignment.contrastive:Contrastive",

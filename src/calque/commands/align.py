@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 from calque.alignment import METHODS, learns_from, methods_for, options_of_method
-from calque.commands.base import LINKING, Linking, Loading, Tracking, say_unless
+from calque.commands.base import LINKING, Choosing, Linking, Tracking, say_unless
 from calque.commands.checks import output_folder
 from calque.errors import SettingError, did_you_mean
 from calque.runs.settings import DEFAULT_METHOD, AlignSettings, named_pairs, warn_of_languages
@@ -21,7 +21,7 @@ Subject = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Align(AlignSettings, Linking, Loading, Tracking):
+class Align(AlignSettings, Linking, Choosing, Tracking):
     """Align the languages of an encoder.
 
     The result is a folder that calque and transformers can load. Choose one kind of data: parallel
@@ -120,6 +120,7 @@ class Align(AlignSettings, Linking, Loading, Tracking):
             settings,
             words=settings.words(self.pretokenized, self.limit, self.format),
             load=self.loading(),
+            choose=True,
             options=options,
             progress=not self.quiet,
             say=say,

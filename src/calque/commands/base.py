@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from calque import launched
 from calque.errors import SettingError, did_you_mean
-from calque.runs.settings import Layer, MaxLength, Pooling, Say
+from calque.runs.settings import Layer, LayerOrAuto, MaxLength, Pooling, PoolingOrAuto, Say
 from calque.spec import SeedNumber, option, types_of, value_of
 
 if TYPE_CHECKING:
@@ -127,6 +127,14 @@ class Loading(Command):
         if self.load:
             arguments |= by_name(self.load, _options_of_encoders(), "--load")
         return arguments
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choosing(Loading):
+    """Options for loading an encoder whose layer and pooling can be chosen by parallel text."""
+
+    layer: LayerOrAuto = None
+    pooling: PoolingOrAuto = None
 
 
 def _options_of_encoders() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from calque.commands.base import LINKING, Linking, Loading, Tracking, say_unless
+from calque.commands.base import LINKING, Choosing, Linking, Tracking, say_unless
 from calque.commands.checks import output_file
 from calque.corpora.readers import AUTO
 from calque.errors import SettingError
@@ -41,7 +41,7 @@ class ParallelReading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluate(Linking, Loading, Tracking):
+class Evaluate(Linking, Choosing, Tracking):
     """Measure encoders on a task.
 
     Tasks include word and sentence retrieval, word alignment, bilingual lexicon induction,
@@ -229,6 +229,7 @@ class Evaluate(Linking, Loading, Tracking):
             inputs,
             options=options,
             load=self.loading(),
+            choose=True,
             layers=layers,
             out=self.out,
             then=self._finish,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calque.commands.base import LOADING, Linking, Loading, say_unless
+from calque.commands.base import LOADING, Choosing, Linking, say_unless
 from calque.commands.checks import output_file
 from calque.corpora.languages import pair_and_path
 from calque.runs.settings import LinkSettings, warn_of_languages
 
 
 @dataclass(frozen=True, kw_only=True)
-class LinkWords(LinkSettings, Linking, Loading):
+class LinkWords(LinkSettings, Linking, Choosing):
     """Link words that are translations of each other.
 
     By default, a statistical aligner is trained on the text; --use selects a saved aligner, and
@@ -44,6 +44,7 @@ class LinkWords(LinkSettings, Linking, Loading):
             self,
             words=self.words(self.pretokenized, self.limit, self.format),
             load=self.loading(),
+            choose=True,
             progress=not self.quiet,
             say=say_unless(self.quiet),
         )

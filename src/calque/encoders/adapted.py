@@ -43,7 +43,7 @@ from calque.encoders.folder import (
     write_about,
 )
 from calque.encoders.hub_cache import hub_folder
-from calque.encoders.huggingface import HuggingFaceEncoder, recorded_options
+from calque.encoders.huggingface import HuggingFaceEncoder, recorded_options, saved_reading
 from calque.encoders.layers import find_blocks
 from calque.encoders.merging import merged_model
 from calque.encoders.numerics import number_type, usable_device
@@ -286,7 +286,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
         saved_options |= recorded_options(recorded, path)
         saved_options["origin"] = origin._replace(weights=weights)
         opened = cls._of(model, tokenizer, {**saved_options, **options}, str(path))
-        opened.modules = modules
+        opened.modules, opened.saved = modules, saved_reading(about_base) | saved_reading(recorded)
         opened.own_tokenizer, opened.own_embeddings = own_tokenizer, own_embeddings
         if recorded:
             return opened._read_standard(path, recorded)

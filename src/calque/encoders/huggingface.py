@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any, Literal, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -18,7 +19,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 from calque.encoders import folding
 from calque.encoders import layers as passes
-from calque.encoders.batches import WordBatch, collate
+from calque.encoders.base import E
+from calque.encoders.batches import WordBatch, collate, token_batches
 from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
 from calque.encoders.folder import ABOUT_FILE, BASE_FOLDER, read_about, saving, write_about
 from calque.encoders.numerics import check_precision, number_type, usable_device
@@ -36,14 +38,16 @@ from calque.encoders.split import SplitSentences
 from calque.encoders.subwords import Subwords, stable_text
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import CalqueError, CalqueWarning, InputError, SettingError, similar_path
-from calque.nn.pooling import word_means
-from calque.offsets import offsets_of
-from calque.storage import JsonObject, json_text
+from calque.nn.pooling import POOLINGS, Pooling, chosen_subwords, pooled_words, word_means
+from calque.offsets import offsets_of, ranges
+from calque.storage import JsonObject, json_text, mapped_array
 from calque.text import Sentence, Sentences
-from calque.vectors import map_arrays, write_arrays
+from calque.vectors import Embeddings, map_arrays, write_arrays
 
-Pooling = Literal["last", "first", "mean"]
-POOLINGS = ("last", "first", "mean")
+#: pooling of encoders whose folder and whose caller choose none; see "Layer and pooling" in dev/LOG.md
+DEFAULT_POOLING: Pooling = "last"
+# pooling of folders that versions of calque without a recorded pooling wrote
+_OLD_POOLING: Pooling = "last"
 # arguments that are recorded in `calque.json`
 _OPTIONS = ("layer", "pooling", "max_length", "precision", "bidirectional")
 # configuration keys that only encoder-decoder models have
@@ -78,6 +82,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             standardised word vectors (see `calque.encoders.standard`). Hidden states are not
             standardised.
         modules: folder of the sentence-transformers model whose modules `save` copies, or None.
+        saved: which of the arguments "layer" and "pooling" the folder of the encoder recorded.
 
     Raises:
         SettingError: the model does not support a setting.
@@ -91,19 +96,18 @@ class HuggingFaceEncoder(TrainableEncoder):
         tokenizer: PreTrainedTokenizerFast,
         *,
         layer: int | None = None,
-        pooling: Pooling = "last",
+        pooling: Pooling = DEFAULT_POOLING,
         max_length: int | None = None,
         name: str = "",
         precision: str = "highest",
         bidirectional: bool | None = None,
     ):
-        if pooling not in POOLINGS:
-            raise SettingError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
         self.model: PreTrainedModel = model.eval()  # type: ignore[assignment]
         self.tokenizer = tokenizer
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
-        self.pooling, self.precision = pooling, check_precision(precision)
+        self.pooling, self.precision = check_pooling(pooling), check_precision(precision)
         self.modules: Path | None = None
+        self.saved: frozenset[str] = frozenset()
         self.standard: dict[int, Tensor] = {}
         vocabulary = _vocabulary_size(model)
         self.subwords = Subwords(
@@ -263,13 +267,7 @@ class HuggingFaceEncoder(TrainableEncoder):
     def pool(self, states: Tensor, batch: WordBatch) -> Tensor:
         """Return word vectors `[W, dim]` from hidden states `[B, T, dim]`."""
         flat = states.reshape(-1, states.shape[-1])
-        if self.pooling == "mean":
-            return word_means(flat, batch.starts, batch.lengths)
-        return flat[self._ends(batch.starts, batch.lengths)] * (batch.lengths > 0)[:, None]
-
-    def _ends(self, starts: Tensor, lengths: Tensor) -> Tensor:
-        """Return the position of each word's first or last subword, int64 `[W]`."""
-        return starts if self.pooling == "first" else starts + (lengths - 1).clamp(min=0)
+        return pooled_words(flat, batch.starts, batch.lengths, self.pooling)
 
     # -- without padding ---------------------------------------------------------------------------
     def is_flat(self) -> bool:
@@ -292,12 +290,66 @@ class HuggingFaceEncoder(TrainableEncoder):
             [batch.packed + start for batch, start in zip(batches, starts, strict=True)]
         )
         lengths = torch.cat([batch.lengths for batch in batches])
-        rows = None if self.pooling == "mean" else self._ends(first, lengths)
+        rows = None
+        if self.pooling != "mean":  # the highest layer is computed for these subwords only
+            rows = chosen_subwords(first, lengths, self.pooling)
         x = passes.embedded(self.model, batches)
         states = passes.bert_states(self.model, x, batches, layers, rows)
         if rows is None:
             return {layer: word_means(states[layer], first, lengths) for layer in layers}
         return {layer: states[layer] * (lengths > 0)[:, None] for layer in layers}
+
+    # -- readings ----------------------------------------------------------------------------------
+    def read_as(self, layer: int | None = None, pooling: Pooling | None = None) -> Self:
+        """Return an encoder with the same model that reads another layer or pools the subwords of a
+        word differently.
+
+        Args:
+            layer, pooling: see `load_encoder`; default: those of this encoder.
+
+        Raises:
+            SettingError: there is no such layer, or the word vectors are standardised, because
+                means and standard deviations apply only to the vectors they were computed from.
+        """
+        if self.standard:
+            raise SettingError(
+                f"the layer and the pooling of {self.name} cannot be changed, because its word "
+                "vectors are standardised; load the encoder it was made from"
+            )
+        other = copy.copy(self)
+        if layer is not None:
+            other.layer = self.layer_number(layer)
+        if pooling is not None:
+            other.pooling = check_pooling(pooling)
+        return other
+
+    def encode_readings(
+        self, sentences: Sequence[Sentence | Sequence[str]], layers: Sequence[int]
+    ) -> Iterator[tuple[int, Pooling, Embeddings]]:
+        """Yield the word vectors of every layer and pooling. The model runs once; only one set of
+        word vectors is held in memory besides the hidden states of all subwords.
+
+        Args:
+            sentences: a small number of sentences, such as a thousand.
+            layers: numbers of the layers, counted from 0.
+        """
+        split = self.split(sentences)
+        subwords = split.each_subword()
+        states = {layer: mapped_array((len(split.ids), self.dim), np.float32) for layer in layers}
+        with self.reading(layers) as vectors, torch.inference_mode():
+            for batch in token_batches(split.lengths, self.budget):
+                rows = ranges(split.offsets[batch], split.lengths[batch])
+                # Each subword is a "word" here, so pooling leaves the hidden states unchanged.
+                for layer, found in vectors(collate(subwords, batch)).items():
+                    states[layer][rows] = found.to("cpu", torch.float32).numpy()
+        counts = np.diff(split.word_offsets)
+        starts = torch.from_numpy(split.word_starts + np.repeat(split.offsets[:-1], counts))
+        lengths = torch.from_numpy(split.word_lengths.astype(np.int64))
+        for layer in layers:
+            flat = torch.from_numpy(states.pop(layer))
+            for pooling in POOLINGS:
+                words = pooled_words(flat, starts, lengths, pooling).numpy()
+                yield layer, pooling, Embeddings(words, split.word_offsets, split.covered)
 
     # -- fingerprint and files ---------------------------------------------------------------------
     @property
@@ -566,7 +618,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         model, tokenizer = read_checkpoint(name, number, attention)
         model.to(usable_device(device))  # type: ignore[arg-type]
         encoder = cls._of(model, tokenizer, {**saved_options, **options}, name)
-        encoder.modules = modules
+        encoder.modules, encoder.saved = modules, saved_reading(about)
         return encoder._read_standard(path, about)
 
     @classmethod
@@ -625,4 +677,34 @@ def recorded_options(about: JsonObject, folder: str | PathLike[str]) -> JsonObje
     if about.get("pooling", "last") not in POOLINGS or not isinstance(about.get("layer", 0), int):
         fact = "invalid layer or pooling; correct the value, or save the encoder again"
         raise InputError(fact, path=Path(folder) / ABOUT_FILE)
-    return {key: about[key] for key in _OPTIONS if key in about}
+    options = {key: about[key] for key in _OPTIONS if key in about}
+    if about:
+        options.setdefault("pooling", _OLD_POOLING)
+    return options
+
+
+def saved_reading(about: JsonObject) -> frozenset[str]:
+    """Return which of "layer" and "pooling" the content of `calque.json` determines. A folder
+    without a recorded pooling was written when there was only one default, so it determines the
+    pooling, too.
+    """
+    if not about:
+        return frozenset()
+    return frozenset({"pooling"} | ({"layer"} & about.keys()))
+
+
+def with_pooling(encoder: E, pooling: str) -> E:
+    """Return the encoder with a pooling that a method prefers, unless its folder recorded a pooling,
+    it has no pooling, or `pooling` is empty.
+    """
+    if not pooling or not isinstance(encoder, HuggingFaceEncoder) or "pooling" in encoder.saved:
+        return encoder
+    return encoder.read_as(pooling=check_pooling(pooling))
+
+
+def check_pooling(pooling: str) -> Pooling:
+    """Return the name of a pooling; raise SettingError if it is unknown."""
+    for known in POOLINGS:
+        if pooling == known:
+            return known
+    raise SettingError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")

@@ -4,8 +4,14 @@ text.
 
 from __future__ import annotations
 
+from typing import Literal, get_args
+
 import torch
 from torch import Tensor
+
+#: how the vectors of a word's subwords become one vector
+Pooling = Literal["last", "first", "mean"]
+POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
 
 def owners(lengths: Tensor, device: torch.device | str = "cpu") -> Tensor:
@@ -45,3 +51,23 @@ def word_means(flat: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
     inside = steps < lengths[:, None]
     places = torch.where(inside, starts[:, None] + steps, starts[:, None])
     return (flat[places] * inside[:, :, None]).sum(1) / lengths.clamp(min=1)[:, None]
+
+
+def pooled_words(flat: Tensor, starts: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
+    """Return one vector per word, `[W, dim]`, from the concatenated hidden states of all subwords;
+    the vector of a word without subwords is zero.
+
+    Args:
+        flat: hidden states of all subwords, `[N, dim]`.
+        starts: index of each word's first subword in `flat`, int64 `[W]`.
+        lengths: number of subwords of each word, int64 `[W]`.
+        pooling: "last" or "first" selects one subword of each word, "mean" averages all of them.
+    """
+    if pooling == "mean":
+        return word_means(flat, starts, lengths)
+    return flat[chosen_subwords(starts, lengths, pooling)] * (lengths > 0)[:, None]
+
+
+def chosen_subwords(starts: Tensor, lengths: Tensor, pooling: Pooling) -> Tensor:
+    """Return the index of each word's first or last subword, int64 `[W]`."""
+    return starts if pooling == "first" else starts + (lengths - 1).clamp(min=0)

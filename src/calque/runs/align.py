@@ -20,6 +20,7 @@ from calque.errors import InputError, SettingError
 from calque.input_texts import Say, Words
 from calque.runs.card import add_scores, recorded_scores, scores_of
 from calque.runs.folder import TRAINING, check, writing
+from calque.runs.reading import Wish
 from calque.runs.settings import AlignSettings
 from calque.runs.supervision import supervision_of
 from calque.storage import finished
@@ -43,6 +44,7 @@ def align(
     words: Words | None = None,
     load: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
+    choose: bool = False,
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> Aligned:
@@ -53,7 +55,10 @@ def align(
         settings: settings of the command. `out` is written only when the result is complete;
             interrupted training resumes from `.OUT.calque-part`.
         words: settings for tokenisation and word alignment.
-        load: keyword arguments of `load_encoder` (layer, pooling, …).
+        load: keyword arguments of `load_encoder` (layer, pooling, …). With parallel text, `layer`
+            and `pooling` can be "auto", see `choose_reading`.
+        choose: whether "auto" is the default of a layer and a pooling that the folder of the
+            encoder does not record, if there is parallel text.
         options: options of the method. For maps, these are the options of `DictionaryMaps` and
             `Averaging`; with `start`, the maps are fitted without a dictionary.
 
@@ -68,14 +73,19 @@ def align(
     if settings.released:
         return _add_released(settings, load or {}, options or {})
     supervision = supervision_of(settings, options or {}, words, say)
-    base = load_encoder(settings.encoder, alike=not supervision.of_each, **(load or {}))
+    wish = supervision.wish(load, choose)
+    with wish.loading():
+        base = load_encoder(settings.encoder, alike=not supervision.of_each, **wish.load)
     with writing(settings.out, overwrite=settings.overwrite) as folder:
         started = time.perf_counter()
         run = Run(folder / TRAINING, settings.checkpoint_every, progress)
         data = supervision.prepared(base, run, say)
+        base, reading = supervision.read(base, data, wish, run, say)
         begun = time.perf_counter()
         fitted = supervision.method.fit(base, data, run)
         record = {"towards": settings.towards, **supervision.record(data, fitted, say)}
+        if reading is not None:
+            record["reading"] = reading.record()
         seconds = {"method": round(time.perf_counter() - begun, 2)}
         if supervision.preparing:
             seconds = {supervision.preparing: round(begun - started, 2), **seconds}
@@ -149,7 +159,7 @@ def _add_released(
     """Add the released maps that the settings name to an encoder, and save the result."""
     from calque.encoders import load_encoder
 
-    base = load_encoder(settings.encoder, **load)
+    base = load_encoder(settings.encoder, **Wish.of(load).without_choice().load)
     aligned, record = _released(base, settings.released or (), towards=settings.towards, **options)
     with writing(settings.out, overwrite=settings.overwrite) as folder:
         save_result(aligned, folder, base, record, place=settings.encoder)

@@ -12,16 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from calque.analyses.groups import compare_layers
+from calque.analyses.reading import why_fixed
 from calque.distributed import is_first
 from calque.encoders.folder import read_run
 from calque.errors import SettingError
 from calque.named import is_path
+from calque.runs.reading import Wish, read_encoder
 from calque.storage import json_text, part_of, remove, temporary_folder
 from calque.tasks.reading import chooses_layers
 from calque.tasks.table import TASKS, trains_head
 
 if TYPE_CHECKING:
     from calque.analyses.questions import Finding
+    from calque.analyses.reading import Reading
+    from calque.encoders import Encoder
     from calque.input_texts import Say
     from calque.tasks import Score
     from calque.tasks.inputs import Inputs
@@ -94,6 +98,7 @@ def evaluate(
     options: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
     layers: Sequence[int] | Literal["all"] | None = None,
+    choose: bool = False,
     out: Path | None = None,
     then: Callable[[list[Any]], object] = lambda scores: None,
     progress: bool = False,
@@ -116,6 +121,7 @@ def evaluate(
         options=options,
         load=load,
         layers=layers,
+        choose=choose,
         out=out,
         then=lambda found: then(found[0]),
         progress=progress,
@@ -130,6 +136,7 @@ def evaluate_each(
     options: Mapping[str, Any] | None = None,
     load: Mapping[str, Any] | None = None,
     layers: Sequence[int] | Literal["all"] | None = None,
+    choose: bool = False,
     out: Path | None = None,
     then: Callable[[list[list[Any]]], object] = lambda scores: None,
     progress: bool = False,
@@ -140,7 +147,10 @@ def evaluate_each(
     Args:
         inputs: name of the task (a key of `TASKS` or `package.module:Class`) and its files.
         options: keyword arguments of the task's `from_files`.
-        load: keyword arguments of `load_encoder`.
+        load: keyword arguments of `load_encoder`. `layer` and `pooling` can be "auto" if the task
+            reads parallel text besides its test text, see `choose_reading`.
+        choose: whether "auto" is the default of a layer and a pooling that the folder of an encoder
+            does not record, if there is such text.
         layers: layers that `compare_layers` compares by word retrieval; `then` is called with its
             findings, not with scores.
         out: file for the scores. Checkpoints of trained task heads are written next to this file,
@@ -165,11 +175,11 @@ def evaluate_each(
         ]
         then(findings)
         return [[finding.score for finding in of_encoder] for of_encoder in findings]
-    scores = []
+    scores, wish = [], Wish.of(load, usual=choose)
     with _resumable(tasks, out):
         for encoder in encoders:
             say = partial(_say_of, encoder, inputs.say) if len(encoders) > 1 else inputs.say
-            scores.append(_scores_of(encoder, inputs.task, tasks, load, say, progress=progress))
+            scores.append(_scores_of(encoder, inputs.task, tasks, wish, say, progress=progress))
     then(scores)
     return scores
 
@@ -199,7 +209,7 @@ def _layers_of(
     with warnings.catch_warnings():
         # irrelevant, because the default layer is not used
         warnings.simplefilter("ignore", DefaultLayerWarning)
-        loaded = load_encoder(encoder, **dict(load or {}))
+        loaded = load_encoder(encoder, **Wish.of(load).without_choice().load)
     about = {"aligned": alignment_of(encoder, load)}
     return compare_layers(tasks, loaded, layers, about, progress=progress)
 
@@ -209,7 +219,7 @@ def _say_of(encoder: str, say: Say, line: str) -> None:
 
 
 def _scores_of(
-    encoder: str, name: str, tasks: Any, load: Mapping[str, Any] | None, say: Say, *, progress: bool
+    encoder: str, name: str, tasks: Any, wish: Wish, say: Say, *, progress: bool
 ) -> list[Score]:
     """Return the scores of one encoder on the tasks, and pass the messages about the scores to
     `say`.
@@ -217,28 +227,44 @@ def _scores_of(
     Args:
         name: name of the task, see `Inputs.task`.
         tasks: result of the task's `from_files`.
+        wish: how the encoder is to be read.
     """
-    from calque.encoders import load_encoder
-    from calque.encoders.layers import DefaultLayerWarning
-
-    with warnings.catch_warnings():
-        # irrelevant if the tasks read other layers than the default layer
-        if all(getattr(task, "reading", None) is not None for task in tasks):
-            warnings.simplefilter("ignore", DefaultLayerWarning)
-        loaded = load_encoder(encoder, **dict(load or {}))
-    aligned = alignment_of(encoder, load)
+    loaded, reading = _read(encoder, tasks, wish, say)
+    notes: dict[str, Any] = {"aligned": alignment_of(encoder, wish.load)}
+    if reading is not None:
+        notes["reading"] = reading.line
     # Reports look up the tasks of the table by name; the declarations of other tasks are stored.
     reporting = TASKS[name].reporting if is_path(name) else None
     scores: list[Score] = []
     for task in tasks:
         of_task = []
         for score in task.evaluate(loaded, progress=progress):
-            described = score.about(**task.notes, aligned=aligned)
+            described = score.about(**task.notes, **notes)
             of_task.append(replace(described, reporting=reporting))
         for line in task.news(of_task):
             say(line)
         scores += of_task
     return scores
+
+
+def _read(name: str, tasks: Any, wish: Wish, say: Say) -> tuple[Encoder, Reading | None]:
+    """Load an encoder, and choose its layer and pooling on the parallel text that all tasks read
+    besides their test texts.
+    """
+    from calque.encoders import load_encoder
+
+    with wish.loading():
+        encoder = load_encoder(name, **wish.load)
+    if not wish.free(encoder) or why_fixed(encoder):
+        return encoder, None
+    found = [task.evidence(encoder) for task in tasks if hasattr(task, "evidence")]
+    evidence = [each for each in found if each is not None]
+    if not evidence:
+        wish.without_choice()  # raises an error if the user asked for a choice
+        return encoder, None
+    corpora = [corpus for each in evidence for corpus in each.corpora]
+    links = [pairs for each in evidence for pairs in each.links]
+    return read_encoder(encoder, wish, lambda: (corpora, links), unit=evidence[0].unit, say=say)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from calque.alignment import methods_for
 from calque.analyses.table import ANALYSES
@@ -175,8 +175,28 @@ Layer = Annotated[
     Annotated[int, Range(-(2**31), 2**31)] | None,
     Option("Hidden layer (-1: last); default: as saved, else last (for decoders, at 2/3 depth)."),
 ]
+#: how the layer and the pooling are chosen, for the help
+_AUTO = (
+    "auto (the default if there is parallel text besides the test text and the encoder's folder "
+    "records none) measures all of them on a sample of this text"
+)
+LayerOrAuto = Annotated[
+    Annotated[int, Range(-(2**31), 2**31)] | Literal["auto"] | None,
+    Option(
+        f"Hidden layer (-1: last); {_AUTO}; without such text, the saved layer, or the last one "
+        "(of decoders, the one at 2/3 depth)."
+    ),
+]
 Pooling = Annotated[
-    str | None, Option("Pooling of a word's subwords: last (default), first or mean.")
+    str | None,
+    Option("Pooling of a word's subwords: last, first or mean; default: as saved, else last."),
+]
+PoolingOrAuto = Annotated[
+    str | None,
+    Option(
+        "Pooling of a word's subwords: last, first, mean or auto, see --layer; default: as "
+        "--layer, without such text as saved, else last."
+    ),
 ]
 MaxLength = Annotated[
     Annotated[int, Range(3)] | None, Option("Maximum number of subwords per sentence.")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +20,18 @@ from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.input_texts import Say, Words, check_pairs, read_languages, skipped
 from calque.runs.anchors import open_folder
+from calque.runs.reading import Wish, linked_sample, read_encoder
 from calque.runs.settings import AlignSettings, named_pairs
 from calque.runs.words import links_of
 from calque.spec import Count, Layer, option
 
 if TYPE_CHECKING:
     from calque.alignment.dictionary import DictionaryMaps
+    from calque.analyses.reading import Reading
     from calque.anchors import Anchors
     from calque.annotated import Dictionary
     from calque.encoders import Encoder
+    from calque.pairs import WordPairs
     from calque.text import ParallelCorpus
 
 IDENTICAL = "identical"  # initialises the map with words that are spelt the same in both languages
@@ -71,6 +74,23 @@ class Supervision(ABC):
     @abstractmethod
     def prepared(self, base: Encoder, run: Run, say: Say) -> TrainingData:
         """Compute word links or anchors, and return the training data."""
+
+    def wish(self, load: Mapping[str, Any] | None, choose: bool) -> Wish:
+        """Return how the encoder is to be read; without parallel text, nothing is chosen.
+
+        Args:
+            load: keyword arguments of `load_encoder`, see `runs.align.align`.
+            choose: whether the layer and the pooling are chosen by default.
+        """
+        return Wish.of(load).without_choice()
+
+    def read(
+        self, base: Encoder, data: Any, wish: Wish, run: Run, say: Say
+    ) -> tuple[Encoder, Reading | None]:
+        """Return the encoder with the layer and the pooling that the user wishes, and the choice,
+        if there was one.
+        """
+        return base, None
 
     @abstractmethod
     def record(self, data: Any, fitted: Fitted, say: Say) -> dict[str, Any]:
@@ -161,6 +181,26 @@ class ParallelSupervision(Supervision):
         count = f", {sum(map(len, data.pairs)):,} word links" if self._needs_links else ""
         say(f"{self._name}: {sum(map(len, data.corpora)):,} sentence pairs{count}")
         return data
+
+    def wish(self, load: Mapping[str, Any] | None, choose: bool) -> Wish:
+        wish = Wish.of(load, usual=choose, pooling=METHODS[self._name].pooling if choose else "")
+        # Several layers are not compared with single ones.
+        return replace(wish, usual=False) if getattr(self.method, "layers", None) else wish
+
+    def read(
+        self, base: Encoder, data: LinkedText, wish: Wish, run: Run, say: Say
+    ) -> tuple[Encoder, Reading | None]:
+        unit = METHODS[self._name].unit
+
+        def texts() -> tuple[Sequence[ParallelCorpus], Sequence[WordPairs]]:
+            if unit == "sentences":
+                return data.corpora, ()
+            if data.pairs:
+                return data.corpora, data.pairs
+            return linked_sample(data.corpora, self._words)
+
+        folder = None if run.folder is None else Path(run.folder)
+        return read_encoder(base, wish, texts, unit=unit, folder=folder, say=say)
 
     def record(self, data: LinkedText, fitted: Fitted, say: Say) -> dict[str, Any]:
         rows = self._rows

@@ -16,8 +16,10 @@ from calque.corpora.languages import pair_and_path
 from calque.distributed import is_first
 from calque.errors import SettingError
 from calque.input_texts import Say, Words, check_pairs, digest_of
+from calque.linker import Linker
 from calque.pairs import WordPairs
 from calque.progress import bar
+from calque.runs.reading import Wish, linked_sample, read_encoder
 from calque.runs.settings import LinkSettings, pairs_of
 from calque.storage import json_text, locked, write_lines
 from calque.text import ParallelCorpus
@@ -33,6 +35,7 @@ def link_words(
     *,
     words: Words,
     load: Mapping[str, Any] | None = None,
+    choose: bool = False,
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> tuple[int, int]:
@@ -44,7 +47,11 @@ def link_words(
             are computed by a copy of the encoder that was aligned on the other parts, see
             `calque.HeldOut`.
         words: settings for tokenisation and word alignment.
-        load: keyword arguments of `load_encoder`.
+        load: keyword arguments of `load_encoder`; `layer` and `pooling` can be "auto". They are then
+            chosen by the agreement of the encoder's links with those of the statistical aligner on
+            a sample of the text, see `choose_reading`.
+        choose: whether "auto" is the default of a layer and a pooling that the folder of the
+            encoder does not record.
 
     Returns:
         the number of links, and the number of sentence pairs.
@@ -52,24 +59,28 @@ def link_words(
     Raises:
         SettingError: settings are incompatible, or the languages of a text in `also` are missing.
     """
-    from calque.linker import Linker
-
     _check_compatible(settings)
     pairs = pairs_of([settings.train], settings.langs or ())
     if not pairs:
         raise SettingError("--langs is missing; give the languages of the text, e.g. --langs en de")
     check_pairs([settings.train], pairs)
     langs = pairs[0]
-    linker: Linker | None = None  # links words without an aligner
+    wish = Wish.of(load, usual=choose)
+    linker: Linker | None = None  # compares the vectors of an encoder
+    if settings.encoder is not None and settings.cross_fit is None:
+        linker = _linker(settings.encoder, wish, langs, settings.extract)
     prior: Prior | None = None  # similarities that the aligner uses
-    if settings.encoder is not None and not settings.prior:
-        linker = Linker(settings.encoder, langs=langs, method=settings.extract, **(load or {}))
-    elif settings.encoder is not None and settings.cross_fit is None:
-        prior = Linker(settings.encoder, langs=langs, **(load or {})).similarities
     locked_tables = nullcontext() if settings.tables is None else locked(settings.tables)
     with locked(settings.out), locked_tables:
         corpus = words.read(settings.train, langs)
-        if linker is not None:
+        if linker is not None and linker.encoder is not None:
+            encoder, _ = read_encoder(
+                linker.encoder, wish, lambda: linked_sample([corpus], words), unit="links", say=say
+            )
+            linker = Linker(encoder, langs=langs, method=settings.extract)
+        if linker is not None and settings.prior:
+            prior = linker.similarities
+        elif linker is not None:
             with bar(len(corpus), unit="pair", show=progress) as progress_bar:
                 links = linker.aligned(corpus)
                 return _write(settings, links, words, progress_bar.update), len(corpus)
@@ -81,7 +92,7 @@ def link_words(
                 settings.also or (),
                 words,
                 settings.cross_fit,
-                load=load or {},
+                wish=wish,
                 progress=progress,
                 say=say,
             )
@@ -89,6 +100,17 @@ def link_words(
         aligner = _aligner(settings, corpus, langs, words, prior, progress=progress)
         links = aligner.aligned(corpus, symmetrize=words.symmetrize, seed=words.seed)
         return _write(settings, links, words), len(corpus)
+
+
+def _linker(name: str, wish: Wish, langs: tuple[str, str], extract: str | None) -> Linker:
+    """Open an encoder, or the tables of an aligner, which have neither layers nor poolings. The
+    settings are checked before the text is read.
+
+    Raises:
+        SettingError: see `Linker`.
+    """
+    with wish.loading():
+        return Linker(name, langs=langs, method=extract, **wish.load)
 
 
 def _check_compatible(settings: LinkSettings) -> None:
@@ -185,7 +207,7 @@ def held_out(
     words: Words,
     parts: int,
     *,
-    load: Mapping[str, Any],
+    wish: Wish,
     progress: bool = False,
     say: Say = lambda line: None,
 ) -> HeldOut:
@@ -196,6 +218,7 @@ def held_out(
         also: further training texts, as `en-nl=FILE`.
         words: settings for tokenisation and word alignment of the training text; the same seed is
             used to train the encoder.
+        wish: how the encoder is to be read.
 
     Raises:
         SettingError: the languages of a text in `also` are missing, or the encoder cannot be
@@ -211,7 +234,8 @@ def held_out(
             raise SettingError(
                 f"--also {path}: put the languages before the file, e.g. en-nl={path}"
             )
-    loaded = load_encoder(encoder, **load)
+    with wish.loading():
+        loaded = load_encoder(encoder, **wish.load)
     if not isinstance(loaded, TrainableEncoder):
         raise SettingError(
             f"{loaded.name} cannot be cross-fitted, because it has no trainable weights"
@@ -220,6 +244,7 @@ def held_out(
     # One-to-one links are more precise than the links that the user requested.
     training_words = replace(words, symmetrize="one-to-one")
     pairs = [training_words.link(text, progress=progress) for text in corpora]
+    loaded, _ = read_encoder(loaded, wish, lambda: (corpora, pairs), unit="links", say=say)
     n, n_links = sum(map(len, corpora)), sum(map(len, pairs))
     say(
         f"aligning the encoder {parts} times on {n_links:,} links in {n:,} sentence pairs, each "

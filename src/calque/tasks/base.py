@@ -14,7 +14,9 @@ from calque.tasks.reporting import Reporting
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
+    from calque.pairs import WordPairs
     from calque.tasks.inputs import Inputs
+    from calque.text import ParallelCorpus
 
 Languages = Literal["pairs", "files"]
 
@@ -118,6 +120,22 @@ def about_encoder(encoder: Encoder) -> dict[str, object]:
     return {"encoder": encoder.name, "encoder_fingerprint": encoder.fingerprint}
 
 
+@dataclass(frozen=True)
+class Evidence:
+    """Parallel text other than the test text, on which the layer and the pooling of an encoder can
+    be chosen.
+
+    Attributes:
+        corpora: parallel texts.
+        links: word links of each text; empty if sentences are compared.
+        unit: what the task compares, see `calque.choose_reading`.
+    """
+
+    corpora: Sequence[ParallelCorpus]
+    links: Sequence[WordPairs] = ()
+    unit: Literal["words", "sentences", "links"] = "words"
+
+
 class Task(ABC):
     """Base class of tasks that evaluate an encoder.
 
@@ -162,6 +180,12 @@ class Task(ABC):
     @abstractmethod
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Evaluate an encoder and return its scores, the main score first."""
+
+    def evidence(self, encoder: Encoder) -> Evidence | None:
+        """Return the parallel text on which the layer and the pooling of an encoder can be chosen,
+        or None if the task reads no such text besides its test text.
+        """
+        return None
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
         """Return one-line messages about the scores."""

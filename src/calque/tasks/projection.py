@@ -16,7 +16,7 @@ from calque.input_texts import Say
 from calque.offsets import offsets_of
 from calque.pairs import WordPairs
 from calque.spans import span_table
-from calque.tasks.base import Score, Task
+from calque.tasks.base import Evidence, Score, Task
 from calque.tasks.datasets import Dataset
 from calque.text import ParallelCorpus, Sentences
 
@@ -188,6 +188,11 @@ class LabelProjection(Task):
     ):
         self.make, self.say = make, say
         self.train, self.tests, self.corpora = list(train), list(tests), list(corpora)
+
+    def evidence(self, encoder: Encoder) -> Evidence | None:
+        """Return the parallel texts with their word links."""
+        corpora = [corpus for _, corpus, _ in self.corpora]
+        return Evidence(corpora, [pairs for _, _, pairs in self.corpora])
 
     def evaluate(self, encoder: Encoder, *, progress: bool = False) -> list[Score]:
         """Return the scores for all test sets in the target languages.

@@ -18,6 +18,7 @@ ALWAYS_DESCRIPTIVE = (
     "encoder",
     "encoder_fingerprint",
     "aligned",
+    "reading",
     "bootstrap",
     "values",
     "sd",

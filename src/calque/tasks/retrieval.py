@@ -18,7 +18,7 @@ from calque.encoders.base import require
 from calque.errors import SettingError
 from calque.pairs import WordPairs
 from calque.spec import Option
-from calque.tasks.base import Score, Task, about_encoder
+from calque.tasks.base import Evidence, Score, Task, about_encoder
 from calque.tasks.bootstrap import accuracy, measure_all
 from calque.tasks.overlap import (
     covered_words,
@@ -290,6 +290,13 @@ class WordRetrieval(Task):
     def _types(self) -> list[np.ndarray]:
         """Index of each word's lower-cased type, int64 `[n_words]` per side."""
         return [word_types(side)[0] for side in self._sides]
+
+    def evidence(self, encoder: Encoder) -> Evidence | None:
+        """Return the training text with its word links."""
+        train_pairs = None if self.train is None else self.links[1]
+        if self.train is None or train_pairs is None:
+            return None
+        return Evidence([self.train], [train_pairs])
 
     def news(self, scores: Sequence[Score]) -> Iterable[str]:
         """Return a message about the origin of the test links."""

@@ -24,7 +24,7 @@ from calque.encoders.sentence_vectors import (
 from calque.errors import SettingError, check_number
 from calque.segment import splitter
 from calque.spec import Count, Option
-from calque.tasks.base import Score, Task, about_encoder
+from calque.tasks.base import Evidence, Score, Task, about_encoder
 from calque.tasks.bootstrap import Statistic, accuracy, f1, measure_all
 from calque.tasks.reporting import SENTENCES
 from calque.text import ParallelCorpus, Sentences
@@ -208,6 +208,16 @@ class SentenceRetrieval(Task):
             scores += self._scores(self._mining(self.dev, encode, source, target), settings)
         return scores
 
+    def evidence(self, encoder: Encoder) -> Evidence | None:
+        """Return the development text if sentence vectors are means of word vectors. Other sentence
+        poolings do not use the pooling of words, and belong to one layer.
+        """
+        pooling = SentencePooling.of(encoder, self.sentence_pooling, prompt=self.prompt)
+        if self.dev is None or pooling.unit != "words":
+            return None
+        sides = [self._in_words(side) for side in (self.dev.source, self.dev.target)]
+        return Evidence([ParallelCorpus.of(*sides, self.dev.langs)], unit="sentences")
+
     def _scores(
         self, metrics: Sequence[MetricCounts], settings: Mapping[str, object]
     ) -> list[Score]:
@@ -236,11 +246,8 @@ class SentenceRetrieval(Task):
         Raises:
             SettingError: no sentence has a vector.
         """
-        text = side
         # Other poolings take the written text, because their tokenizer expects spaces as written.
-        if self.tokenize and pooling.unit == "words":
-            split = splitter(side.lang, pretokenized=False)
-            text = Sentences.of([split(" ".join(sentence.words)) for sentence in side], side.lang)
+        text = self._in_words(side) if pooling.unit == "words" else side
         vectors = sentence_vectors(encoder, text, pooling, progress=progress)
         if len(side) and not vectors.covered.any():
             raise SettingError(
@@ -248,6 +255,13 @@ class SentenceRetrieval(Task):
                 "so there is nothing to measure"
             )
         return vectors
+
+    def _in_words(self, side: Sentences) -> Sentences:
+        """Return the sentences split into words if `tokenize` is set."""
+        if not self.tokenize:
+            return side
+        split = splitter(side.lang, pretokenized=False)
+        return Sentences.of([split(" ".join(sentence.words)) for sentence in side], side.lang)
 
     def _retrieval(self, source: SentenceVectors, target: SentenceVectors) -> list[MetricCounts]:
         """Return the counts for accuracy, then for xsim, each for both directions together and then
