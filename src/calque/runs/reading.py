@@ -163,7 +163,9 @@ def linked_sample(
     """Return at most 5,000 evenly spaced sentence pairs of each text, and their word links by the
     statistical aligner, for commands that do not link the whole text.
     """
-    one_to_one = replace(words, symmetrize="one-to-one")
+    # The fastest aligner is good enough to compare readings by.
+    model = "fast-align" if words.model == "auto" else words.model
+    one_to_one = replace(words, model=model, symmetrize="one-to-one")
     samples, links = [], []
     for corpus in corpora:
         if len(corpus) > ALIGNED:

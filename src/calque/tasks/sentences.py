@@ -215,7 +215,9 @@ class SentenceRetrieval(Task):
         pooling = SentencePooling.of(encoder, self.sentence_pooling, prompt=self.prompt)
         if self.dev is None or pooling.unit != "words":
             return None
-        sides = [self._in_words(side) for side in (self.dev.source, self.dev.target)]
+        sides = []
+        for side in (self.dev.source, self.dev.target):
+            sides.append([sentence.words for sentence in self._in_words(side)])
         return Evidence([ParallelCorpus.of(*sides, self.dev.langs)], unit="sentences")
 
     def _scores(
