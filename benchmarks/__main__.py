@@ -15,6 +15,7 @@ PARTS = {
 }
 WITH_FILES = {
     "planted": "create text with planted senses, translations or key points, and score models on it",
+    "reading": "word retrieval and alignment error rate of every layer and pooling of encoders",
     "aligners": "alignment error rates of the statistical aligners, and of eflomal if installed",
     "zipf": "write artificial parallel text of any length with known links, and score links",
 }

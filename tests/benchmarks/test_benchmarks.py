@@ -34,6 +34,10 @@ SMALLEST = {
     "memory": (("--sentences", 60, "--types", 40, "--dim", 8), "| retrieval | 60 |"),
     "planted_rotation": (("--words", 60, "--sizes", 10, 20), "dictionary of 20, refined"),
     "planted": (("make", "key-points", "--out", "made", "--sentences", 40, "--test", 5), ""),
+    "reading": (
+        ("mini", "--text", "en-de=gold.tsv", "--gold", "en-de=gold.tsv", "--out", "out.jsonl"),
+        "mini: word retrieval (en-de)",
+    ),
     "aligners": (("gold.tsv", "en", "de", "--runs", 1), "calque, gibbs"),
     "zipf": (("--pairs", 12, "--types", 40, "--out", "made.txt"), ""),
 }

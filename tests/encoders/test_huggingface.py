@@ -211,7 +211,7 @@ def test_modified_layers_and_eager_attention_disable_the_unpadded_forward_pass(
     layer.forward = lambda states, *args, **kwargs: forward(states, *args, **kwargs) * 2
     modified = HuggingFaceEncoder(encoder.model, encoder.tokenizer, precision="highest")
     assert not modified.is_flat()
-    assert close(modified.encode(texts[:1]).data, slow_vectors(modified, texts[0], "last")[-1])
+    assert close(modified.encode(texts[:1]).data, slow_vectors(modified, texts[0], "mean")[-1])
     eager = load(tiny_folder, attention="eager")
     assert not eager.is_flat()
     assert close(eager.encode(texts[:3]).data, expected)
@@ -404,7 +404,7 @@ def test_the_fingerprint_depends_on_weights_and_settings(tiny_folder, load):
     assert base.fingerprint == load(tiny_folder).fingerprint
     others = [
         load(tiny_folder, layer=1),
-        load(tiny_folder, pooling="mean"),
+        load(tiny_folder, pooling="last"),
         load(tiny_folder, max_length=10),
     ]
     changed = load(tiny_folder)
@@ -549,3 +549,63 @@ def test_other_programs_open_the_bundled_encoder_in_float32_with_the_same_vector
     assert found.dtype == np.float32
     expected = sentence_vectors(encoder, texts, SentencePooling.of(encoder, "subwords")).data
     np.testing.assert_allclose(found, expected, atol=1e-5 * np.abs(expected).max())
+
+
+# -- readings --------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore::calque.encoders.extraction.UncoveredWordsWarning")
+def test_readings_equal_the_vectors_of_each_layer_and_pooling(any_family_folder, texts, shared):
+    encoder = shared(any_family_folder)
+    sentences = Sentences.of(texts, "en")
+    layers = [0, 1, encoder.n_layers]
+    found = list(encoder.encode_readings(sentences, layers))
+    assert [(layer, pooling) for layer, pooling, _ in found] == [
+        (layer, pooling) for layer in layers for pooling in POOLINGS
+    ]
+    for layer, pooling, vectors in found:
+        expected = encoder.read_as(layer, pooling).encode(sentences)
+        assert close(vectors.data, expected.data)
+        np.testing.assert_array_equal(vectors.offsets, expected.offsets)
+        np.testing.assert_array_equal(vectors.covered, expected.covered)
+
+
+def test_an_encoder_read_differently_shares_its_model_and_is_saved_as_such(tiny_encoder, tmp_path):
+    other = tiny_encoder.read_as(1, "first")
+    assert other.model is tiny_encoder.model
+    assert tiny_encoder.layer == 3
+    assert other.fingerprint != tiny_encoder.fingerprint
+    other.save(tmp_path / "first", keep_layers=True)
+    again = load_encoder(tmp_path / "first")
+    assert (again.layer, again.pooling, again.saved) == (1, "first", {"layer", "pooling"})
+    assert again.fingerprint == other.fingerprint
+    assert tiny_encoder.read_as().fingerprint == tiny_encoder.fingerprint
+    with pytest.raises(SettingError, match="there is no layer 7"):
+        tiny_encoder.read_as(7)
+    with pytest.raises(SettingError, match="pooling must be one of last, first, mean, got 'max'"):
+        tiny_encoder.read_as(pooling="max")
+    standardised = copy.copy(tiny_encoder)
+    standardised.standard = {3: torch.zeros(2, 32)}
+    with pytest.raises(SettingError, match="its word vectors are standardised"):
+        standardised.read_as(1)
+
+
+def test_the_default_pooling_is_the_mean_and_of_decoders_the_last_subword(any_family_folder, load):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DefaultLayerWarning)
+        encoder = load(any_family_folder)
+        decodes = encoder.layer != encoder.n_layers
+        assert encoder.pooling == ("last" if decodes else "mean")
+        assert encoder.saved == frozenset()
+        assert load(any_family_folder, pooling="first").pooling == "first"
+        assert load(any_family_folder, layer=1).pooling == encoder.pooling
+
+
+def test_a_folder_of_an_older_version_keeps_the_last_subword(tiny_encoder, tmp_path):
+    tiny_encoder.read_as(2, "mean").save(tmp_path / "old", keep_layers=True)
+    path = tmp_path / "old" / "calque.json"
+    about = json.loads(path.read_text())
+    del about["pooling"]
+    path.write_text(json.dumps(about))
+    encoder = load_encoder(tmp_path / "old")
+    assert (encoder.layer, encoder.pooling) == (2, "last")
+    assert encoder.saved == {"layer", "pooling"}
+    assert load_encoder("mini").pooling == "last"

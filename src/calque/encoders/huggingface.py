@@ -44,8 +44,10 @@ from calque.storage import JsonObject, json_text, mapped_array
 from calque.text import Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
-#: pooling of encoders whose folder and whose caller choose none; see "Layer and pooling" in dev/LOG.md
-DEFAULT_POOLING: Pooling = "last"
+# Pooling of models whose folder and whose caller choose none. The mean is best for encoders; only
+# the last subword of a decoder has read the whole word ("Layer and pooling" in dev/LOG.md).
+_DEFAULT_POOLING: Pooling = "mean"
+_DECODER_POOLING: Pooling = "last"
 # pooling of folders that versions of calque without a recorded pooling wrote
 _OLD_POOLING: Pooling = "last"
 # arguments that are recorded in `calque.json`
@@ -82,6 +84,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             standardised word vectors (see `calque.encoders.standard`). Hidden states are not
             standardised.
         modules: folder of the sentence-transformers model whose modules `save` copies, or None.
+        uses_decoder_layer: whether the layer is the default layer of a decoder.
         saved: which of the arguments "layer" and "pooling" the folder of the encoder recorded.
 
     Raises:
@@ -96,7 +99,7 @@ class HuggingFaceEncoder(TrainableEncoder):
         tokenizer: PreTrainedTokenizerFast,
         *,
         layer: int | None = None,
-        pooling: Pooling = DEFAULT_POOLING,
+        pooling: Pooling | None = None,
         max_length: int | None = None,
         name: str = "",
         precision: str = "highest",
@@ -105,7 +108,9 @@ class HuggingFaceEncoder(TrainableEncoder):
         self.model: PreTrainedModel = model.eval()  # type: ignore[assignment]
         self.tokenizer = tokenizer
         self.name = name or str(getattr(model.config, "name_or_path", "")) or type(model).__name__
-        self.pooling, self.precision = check_pooling(pooling), check_precision(precision)
+        self.precision = check_precision(precision)
+        if pooling is not None:
+            check_pooling(pooling)
         self.modules: Path | None = None
         self.saved: frozenset[str] = frozenset()
         self.standard: dict[int, Tensor] = {}
@@ -119,9 +124,21 @@ class HuggingFaceEncoder(TrainableEncoder):
         # Without padding, fewer but larger batches are faster.
         self.padding = 2.0 if self._flat else 1.2
         self._blocks = passes.find_blocks(model, self.n_layers)
+        is_decoder = False
+        if layer is None or pooling is None:
+            is_decoder = self._is_decoder()
+        if pooling is None:
+            pooling = _DEFAULT_POOLING
+            if is_decoder and not self.bidirectional:
+                pooling = _DECODER_POOLING
+        self.pooling = check_pooling(pooling)
+        # The last layers of a decoder are specialised in predicting the next word.
+        self.uses_decoder_layer = layer is None and is_decoder
         if layer is None:
-            layer = self._default_layer()
+            layer = round(2 * self.n_layers / 3) if is_decoder else -1
         self.layer = self.layer_number(layer)
+        if self.uses_decoder_layer:
+            self.warn_of_default_layer(level=3)
         # The fastest batches on two cores fit in the CPU cache: 1,024 subwords of 128 dimensions,
         # or 512 of 768 dimensions.
         on_cpu = self.device.type == "cpu"
@@ -173,21 +190,24 @@ class HuggingFaceEncoder(TrainableEncoder):
         split = self.split([["a"] * 2, ["the", "a", "in"] * 3])
         return collate(split, np.arange(2)).to(self.device)
 
-    def _default_layer(self) -> int:
+    def _is_decoder(self) -> bool:
+        """Return whether the model was trained to predict the next token."""
         if self._flat:
-            return -1
-        is_decoder = self.bidirectional or passes.reads_left_to_right(self.model, self._probe())
-        if not is_decoder:
-            return -1
-        # The last layers of a decoder are specialised in predicting the next word.
-        layer = round(2 * self.n_layers / 3)
-        fact = f"{self.name} is a decoder, so its default layer is {layer} of {self.n_layers}"
+            return False
+        return self.bidirectional or passes.reads_left_to_right(self.model, self._probe())
+
+    def warn_of_default_layer(self, *, level: int = 2) -> None:
+        """Warn that no layer was set for a decoder, so that its default layer is used.
+
+        Args:
+            level: `stacklevel` of the warning.
+        """
+        fact = f"{self.name} is a decoder, so its default layer is {self.layer} of {self.n_layers}"
         remedy = (
             "set another layer with --layer, or compare layers with calque evaluate … retrieval "
             "--layers all"
         )
-        warnings.warn(passes.DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=2)
-        return layer
+        warnings.warn(passes.DefaultLayerWarning(f"{fact}; {remedy}"), stacklevel=level)
 
     def _limit(self, wanted: int | None) -> int | None:
         """Return `wanted`, or by default the maximum number of subwords that the tokenizer and the
@@ -318,7 +338,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             )
         other = copy.copy(self)
         if layer is not None:
-            other.layer = self.layer_number(layer)
+            other.layer, other.uses_decoder_layer = self.layer_number(layer), False
         if pooling is not None:
             other.pooling = check_pooling(pooling)
         return other

@@ -65,7 +65,9 @@ def load_encoder(
             else the last layer, or layer round(2/3 · L) of a decoder with L layers, because a
             decoder's last layers predict the next token.
         pooling: how to pool subword vectors into word vectors: "last", "first" or "mean"; default:
-            as saved, or "last".
+            as saved; else "mean", or "last" for a decoder, because only the last subword of a word
+            has read the whole word. `calque.choose_reading` chooses a layer and a pooling by
+            parallel text.
         dtype: weight type, "float32" (default), "bfloat16", "float16", or "auto" for the type in
             the file. The base of an encoder with maps is loaded with the weight type that the maps
             were fitted with, and then converted.

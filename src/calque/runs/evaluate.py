@@ -256,12 +256,12 @@ def _read(name: str, tasks: Any, wish: Wish, say: Say) -> tuple[Encoder, Reading
     with wish.loading():
         encoder = load_encoder(name, **wish.load)
     if not wish.free(encoder) or why_fixed(encoder):
-        return encoder, None
+        return read_encoder(encoder, wish, lambda: ((), ()), unit="words", say=say)
     found = [task.evidence(encoder) for task in tasks if hasattr(task, "evidence")]
     evidence = [each for each in found if each is not None]
     if not evidence:
         wish.without_choice()  # raises an error if the user asked for a choice
-        return encoder, None
+        return wish.keep(encoder), None
     corpora = [corpus for each in evidence for corpus in each.corpora]
     links = [pairs for each in evidence for pairs in each.links]
     return read_encoder(encoder, wish, lambda: (corpora, links), unit=evidence[0].unit, say=say)

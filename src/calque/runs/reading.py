@@ -20,6 +20,7 @@ from calque.storage import json_text, read_json_object, write_text
 if TYPE_CHECKING:
     from calque.analyses.reading import Reading, Unit
     from calque.encoders import Encoder
+    from calque.encoders.base import E
     from calque.pairs import WordPairs
     from calque.text import ParallelCorpus
 
@@ -79,14 +80,29 @@ class Wish:
     @contextmanager
     def loading(self) -> Iterator[None]:
         """Hide the warning about a decoder's default layer in the `with` block if the layer may be
-        chosen afterwards, because the choice is printed.
+        chosen afterwards; `keep` gives the warning if it is not.
         """
         from calque.encoders.layers import DefaultLayerWarning
 
         with warnings.catch_warnings():
-            if self.usual or "layer" in self.auto:
+            if self.may_choose:
                 warnings.simplefilter("ignore", DefaultLayerWarning)
             yield
+
+    @property
+    def may_choose(self) -> bool:
+        """True if the layer of an encoder that records none is chosen."""
+        return self.usual or "layer" in self.auto
+
+    def keep(self, encoder: E) -> E:
+        """Return an encoder whose layer is not chosen, after a warning if its layer is the default
+        layer of a decoder.
+        """
+        if self.may_choose:
+            for each in getattr(encoder, "encoders", {"": encoder}).values():
+                if getattr(each, "uses_decoder_layer", False):
+                    each.warn_of_default_layer()
+        return encoder
 
 
 def read_encoder(
@@ -116,12 +132,12 @@ def read_encoder(
     if not free:
         if "pooling" not in wish.load:
             encoder = with_pooling(encoder, wish.pooling)
-        return encoder, None
+        return wish.keep(encoder), None
     reason = why_fixed(encoder)
     if reason or not isinstance(encoder, HuggingFaceEncoder):
         if wish.auto:
             say(f"{encoder.name} keeps its layer and pooling, because {reason}")
-        return encoder, None
+        return wish.keep(encoder), None
     corpora, links = texts()
     layers = None if "layer" in free else [encoder.layer]
     poolings = POOLINGS if "pooling" in free else [encoder.pooling]

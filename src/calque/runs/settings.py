@@ -175,27 +175,26 @@ Layer = Annotated[
     Annotated[int, Range(-(2**31), 2**31)] | None,
     Option("Hidden layer (-1: last); default: as saved, else last (for decoders, at 2/3 depth)."),
 ]
-#: how the layer and the pooling are chosen, for the help
-_AUTO = (
-    "auto (the default if there is parallel text besides the test text and the encoder's folder "
-    "records none) measures all of them on a sample of this text"
-)
 LayerOrAuto = Annotated[
     Annotated[int, Range(-(2**31), 2**31)] | Literal["auto"] | None,
     Option(
-        f"Hidden layer (-1: last); {_AUTO}; without such text, the saved layer, or the last one "
-        "(of decoders, the one at 2/3 depth)."
+        "Hidden layer (-1: last), or auto: the best one on a sample of the parallel training text. "
+        "Default: as saved; else auto if there is such text, else last (for decoders, at 2/3 "
+        "depth)."
     ),
 ]
 Pooling = Annotated[
     str | None,
-    Option("Pooling of a word's subwords: last, first or mean; default: as saved, else last."),
+    Option(
+        "Pooling of a word's subwords: last, first or mean; default: as saved, else mean (for "
+        "decoders, last)."
+    ),
 ]
 PoolingOrAuto = Annotated[
     str | None,
     Option(
-        "Pooling of a word's subwords: last, first, mean or auto, see --layer; default: as "
-        "--layer, without such text as saved, else last."
+        "Pooling of a word's subwords: last, first, mean, or auto as for --layer. Default: as "
+        "saved; else auto if there is parallel training text, else mean (for decoders, last)."
     ),
 ]
 MaxLength = Annotated[

@@ -297,7 +297,7 @@ class MaskedLanguageModel(LanguageModel):
         self._check_sizes(model, tokenizer)
         tokenizer.model_max_length = model.config.max_position_embeddings
         encoder = HuggingFaceEncoder(
-            model.bert, tokenizer, max_length=self.length, name="pretrained"
+            model.bert, tokenizer, pooling="last", max_length=self.length, name="pretrained"
         )
         blocks = {lang: Blocks.of(encoder.split(text), self.length) for lang, text in texts.items()}
         mixture = Mixture(blocks, batch=self.batch, alpha=self.alpha, seed=self.seed)
@@ -330,7 +330,8 @@ class MaskedLanguageModel(LanguageModel):
         )
         model.eval()
         return PretrainedBert(
-            encoder=HuggingFaceEncoder(model.bert, tokenizer, name="pretrained"),
+            # The results in docs/ read the last subword.
+            encoder=HuggingFaceEncoder(model.bert, tokenizer, pooling="last", name="pretrained"),
             model=model,
             softmax=softmax,
             settings=settings,
