@@ -192,11 +192,11 @@ def test_evaluate_chooses_on_the_training_text_only(train, tiny_folder, planted,
     out, err = works(capsys, *job)
     usual = json.loads(out)
     assert "and pooling" not in err
-    assert "reading" not in usual["settings"]
+    assert "chosen_reading" not in usual["settings"]
     out, err = works(capsys, *job, "--train", train)
     chosen = json.loads(out)
     assert "layer 2 and pooling first: " in err
-    assert chosen["settings"]["reading"] in err
+    assert chosen["settings"]["chosen_reading"] in err
     fixed = json.loads(works(capsys, *job, "--layer", 2, "--pooling", "first")[0])
     prints = [each["settings"]["encoder_fingerprint"] for each in (usual, chosen, fixed)]
     assert prints[1] == prints[2] != prints[0]

@@ -59,7 +59,7 @@ def align(
         >>> calque.align("mini", text, "rotation").name
         'mini+rotation'
     """
-    from calque.encoders.huggingface import with_pooling
+    from calque.encoders.huggingface import with_default_pooling
     from calque.encoders.loading import load_encoder
     from calque.wordalign import align_words
 
@@ -70,7 +70,7 @@ def align(
         links = [align_words(corpus, symmetrize=row.symmetrize) for corpus in training.corpora]
         training = training.linked(links)
     if isinstance(encoder, str):
-        encoder = with_pooling(load_encoder(encoder, alike=not row.of_each), row.pooling)
+        encoder = with_default_pooling(load_encoder(encoder, alike=not row.of_each), row.pooling)
     return built.fit(encoder, training, Run(folder, checkpoint_every, progress)).encoder
 
 

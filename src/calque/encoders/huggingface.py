@@ -713,7 +713,7 @@ def saved_reading(about: JsonObject) -> frozenset[str]:
     return frozenset({"pooling"} | ({"layer"} & about.keys()))
 
 
-def with_pooling(encoder: E, pooling: str) -> E:
+def with_default_pooling(encoder: E, pooling: str) -> E:
     """Return the encoder with a pooling that a method prefers, unless its folder recorded a pooling,
     it has no pooling, or `pooling` is empty.
     """

@@ -167,7 +167,8 @@ def evaluate_each(
         raise SettingError(
             f"{inputs.task} does not use {', '.join(unread)}, but only {', '.join(row.files)}"
         )
-    options = _with_pooling(inputs.task, dict(options or {}), load or {})
+    wish = Wish.of(load, usual=choose)
+    options = _with_pooling(inputs.task, dict(options or {}), wish.load)
     tasks = TASKS.load(inputs.task).from_files(inputs, **options)
     if layers is not None:
         findings = [
@@ -175,7 +176,7 @@ def evaluate_each(
         ]
         then(findings)
         return [[finding.score for finding in of_encoder] for of_encoder in findings]
-    scores, wish = [], Wish.of(load, usual=choose)
+    scores = []
     with _resumable(tasks, out):
         for encoder in encoders:
             say = partial(_say_of, encoder, inputs.say) if len(encoders) > 1 else inputs.say
@@ -203,15 +204,24 @@ def _layers_of(
     progress: bool,
 ) -> list[Finding]:
     """Compare the layers of one encoder by word retrieval."""
+    loaded = _load_for_layers(encoder, Wish.of(load))
+    about = {"aligned": alignment_of(encoder, load)}
+    return compare_layers(tasks, loaded, layers, about, progress=progress)
+
+
+def _load_for_layers(name: str, wish: Wish) -> Encoder:
+    """Load an encoder whose layers are read by number.
+
+    Raises:
+        SettingError: the user set the layer or the pooling to auto.
+    """
     from calque.encoders import load_encoder
     from calque.encoders.layers import DefaultLayerWarning
 
     with warnings.catch_warnings():
         # irrelevant, because the default layer is not used
         warnings.simplefilter("ignore", DefaultLayerWarning)
-        loaded = load_encoder(encoder, **Wish.of(load).without_choice().load)
-    about = {"aligned": alignment_of(encoder, load)}
-    return compare_layers(tasks, loaded, layers, about, progress=progress)
+        return load_encoder(name, **wish.without_choice().load)
 
 
 def _say_of(encoder: str, say: Say, line: str) -> None:
@@ -232,7 +242,7 @@ def _scores_of(
     loaded, reading = _read(encoder, tasks, wish, say)
     notes: dict[str, Any] = {"aligned": alignment_of(encoder, wish.load)}
     if reading is not None:
-        notes["reading"] = reading.line
+        notes["chosen_reading"] = reading.line
     # Reports look up the tasks of the table by name; the declarations of other tasks are stored.
     reporting = TASKS[name].reporting if is_path(name) else None
     scores: list[Score] = []
@@ -253,6 +263,9 @@ def _read(name: str, tasks: Any, wish: Wish, say: Say) -> tuple[Encoder, Reading
     """
     from calque.encoders import load_encoder
 
+    # Heads that read other layers than the encoder's own choose them themselves.
+    if all(getattr(task, "reading", None) is not None for task in tasks):
+        return _load_for_layers(name, wish), None
     with wish.loading():
         encoder = load_encoder(name, **wish.load)
     if not wish.free(encoder) or why_fixed(encoder):

@@ -125,13 +125,13 @@ def read_encoder(
             for the same encoder, texts and links.
     """
     from calque.analyses.reading import Reading, choose_reading, why_fixed
-    from calque.encoders.huggingface import HuggingFaceEncoder, with_pooling
+    from calque.encoders.huggingface import HuggingFaceEncoder, with_default_pooling
     from calque.nn.pooling import POOLINGS
 
     free = wish.free(encoder)
     if not free:
         if "pooling" not in wish.load:
-            encoder = with_pooling(encoder, wish.pooling)
+            encoder = with_default_pooling(encoder, wish.pooling)
         return wish.keep(encoder), None
     reason = why_fixed(encoder)
     if reason or not isinstance(encoder, HuggingFaceEncoder):

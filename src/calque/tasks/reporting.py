@@ -18,7 +18,7 @@ ALWAYS_DESCRIPTIVE = (
     "encoder",
     "encoder_fingerprint",
     "aligned",
-    "reading",
+    "chosen_reading",
     "bootstrap",
     "values",
     "sd",
