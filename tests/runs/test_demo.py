@@ -11,8 +11,8 @@ from command import fails, run, works
 def test_the_demo_writes_tables_folders_and_a_report_reproducibly(
     capsys, tiny_folder, tmp_path, monkeypatch
 ):
-    monkeypatch.setitem(module.METHODS, "contrastive", {"epochs": 1})
-    monkeypatch.setitem(module.METHODS, "finetune", {"epochs": 1})
+    monkeypatch.setitem(module.METHODS, "contrastive", {"epochs": 1, "held_out": 0.0})
+    monkeypatch.setitem(module.METHODS, "finetune", {"epochs": 1, "held_out": 0.0})
     options = ["demo", "--encoder", tiny_folder, "--languages", "de", "--quiet"]
     first, err = works(capsys, *options, "--out", tmp_path / "one")
     lines = first.splitlines()
@@ -72,8 +72,8 @@ def test_the_demo_improves_the_bundled_encoder(capsys, tmp_path, monkeypatch):
     """Run the demo in one language with fewer epochs: each method must improve on the previous one,
     and links must improve.
     """
-    monkeypatch.setitem(module.METHODS, "contrastive", {"epochs": 3})
-    monkeypatch.setitem(module.METHODS, "finetune", {"epochs": 2})
+    monkeypatch.setitem(module.METHODS, "contrastive", {"epochs": 3, "held_out": 0.0})
+    monkeypatch.setitem(module.METHODS, "finetune", {"epochs": 2, "held_out": 0.0})
     code, _, err = run(capsys, "demo", "--languages", "fr", "--quiet", "--out", tmp_path / "demo")
     assert code == 0, err
     lines = (tmp_path / "demo" / "results.jsonl").read_text().splitlines()
