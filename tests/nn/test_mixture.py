@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from calque.nn.mixture import SCALE, ScalarMix
+from calque.nn.mixture import ScalarMix
 
 
 def slow_mix(layers, scores, gamma, layer_norm):
@@ -31,7 +31,7 @@ def test_the_mixture_equals_its_formula(layer_norm):
     scores, gamma = [0.3, -0.5, 1.2], 1.7
     mix = ScalarMix(3, 5, layer_norm=layer_norm)
     with torch.no_grad():
-        mix.scores.copy_(torch.tensor(scores) / SCALE)
+        mix.scores.copy_(torch.tensor(scores))
         mix.gamma.fill_(gamma)
     rows = torch.tensor(words.reshape(7, 15), dtype=torch.float32)
     expected = [slow_mix(word.tolist(), scores, gamma, layer_norm) for word in words]

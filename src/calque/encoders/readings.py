@@ -75,7 +75,7 @@ def layers_of(encoder: Encoder, layers: Sequence[int] | None = None) -> tuple[in
         last = encoder.base.layers[-1]
         raise SettingError(
             f"several layers cannot be read from {encoder.name}, because only layer "
-            f"{encoder.layers[0]} has maps; fit maps for each layer (calque align --layers "
+            f"{encoder.n_layers} has maps; fit maps for each layer (calque align --layers "
             f"0-{last}), or leave out layers"
         )
     raise SettingError(

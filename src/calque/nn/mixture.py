@@ -6,9 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-#: factor by which a score s_j exceeds its trained parameter, see `ScalarMix`
-SCALE = 10.0
-
 
 class ScalarMix(nn.Module):
     """Weighted sum of the vectors of several layers, γ Σ_j softmax(s)_j h_j (Peters et al. 2018,
@@ -17,13 +14,10 @@ class ScalarMix(nn.Module):
     The scores s and the factor γ are trained together with a task head. All layers start with equal
     weights, and γ starts at 1.
 
-    The paper optionally applies layer normalisation to each layer before the sum. Layers of
-    transformers differ in the norm of their vectors by factors of 10 to 1,000, and without
-    normalisation the layer with the longest vectors decides the sum whatever its weight.
-
-    A task head on frozen vectors is trained with some hundred updates of Adam, which move each
-    parameter by at most the learning rate. Trained directly, the scores would hardly leave 0 within
-    these updates, so s is `SCALE` times the trained parameter.
+    The paper applies layer normalisation to each layer before the sum as an option. It is on by
+    default here, because layers of transformers differ in the norm of their vectors, in decoders by
+    factors above 100, and without it the layer with the longest vectors decides the sum whatever
+    its weight.
 
     Args:
         n_layers: number of layers.
@@ -39,7 +33,7 @@ class ScalarMix(nn.Module):
 
     def weights(self) -> Tensor:
         """Return the weight of each layer, softmax(s), `[n_layers]`."""
-        return torch.softmax(SCALE * self.scores, dim=0)
+        return torch.softmax(self.scores, dim=0)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the mixed vectors, `[W, dim]`.

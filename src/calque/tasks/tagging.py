@@ -29,7 +29,7 @@ from calque.tasks.datasets import (
     repaired_tags,
 )
 from calque.tasks.projection import LabelProjection
-from calque.tasks.reading import Layers
+from calque.tasks.reading import Layers, Mixture
 from calque.tasks.reporting import NOT_CONVERGED
 from calque.tasks.zeroshot import ZeroShot
 
@@ -224,8 +224,13 @@ class Tagging(ZeroShot[TaggedText]):
 
     @property
     def normalises(self) -> bool:
-        """True if the head standardises frozen vectors, see `TaggingHead`."""
-        return not self.tune and self.head_type != "bilstm-crf"
+        """True if the head standardises frozen vectors, see `TaggingHead`.
+
+        A mixture changes during training, so the statistics of earlier batches would be wrong. Its
+        layers are normalised before they are mixed, see `ScalarMix`.
+        """
+        is_frozen = not self.tune and not isinstance(self.reading, Mixture)
+        return is_frozen and self.head_type != "bilstm-crf"
 
     def settings(self) -> dict[str, object]:
         settings: dict[str, object] = {"head": self.head_type}
