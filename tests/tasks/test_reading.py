@@ -82,6 +82,13 @@ def test_invalid_options_are_refused(layers, poolings, message):
         reading_of(layers, poolings)
 
 
+def test_layers_are_mixed_without_normalisation_as_in_the_paper():
+    score = pos("mix", mix_norm="none").evaluate(Layered())[0]
+    assert (score.settings["mix_norm"], score.value > 0.9) == ("none", True)
+    with pytest.raises(SettingError, match="mix_norm applies only to mixtures"):
+        pos("best", mix_norm="layer")
+
+
 def test_a_choice_needs_frozen_vectors_and_text_in_the_training_language():
     with pytest.raises(SettingError, match="cannot be combined with tune; .*or use layers=mix"):
         pos("best", tune=True)
@@ -133,7 +140,7 @@ def test_a_mixture_finds_the_layer_with_the_information():
         assert weights[1] == max(weights) > 0.5
         assert sum(weights) == pytest.approx(1, abs=1e-3)
     assert mixed.settings["read_layers"] == [0, 1, 2]
-    assert mixed.settings["reading"] == "mix"
+    assert (mixed.settings["reading"], mixed.settings["mix_norm"]) == ("mix", "standard")
     (line,) = messages("pos", mixed.settings)
     assert line.startswith("pos: mixture of layers 0 to 2, mostly layer 1 ")
 
@@ -179,6 +186,7 @@ def test_a_fine_tuned_encoder_is_mixed(head, tiny_encoder):
     before = tiny_encoder.fingerprint
     settings = job.evaluate(tiny_encoder)[0].settings
     assert (settings["features"], settings["reading"]) == ("tuned", "mix")
+    assert settings["mix_norm"] == "layer"
     assert any(weight != 0.25 for weight in settings["mix_weights"][0])
     assert tiny_encoder.fingerprint == before
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from calque.errors import SettingError, did_you_mean
+from calque.nn.mixture import Norm
 from calque.spec import numbers
 
 if TYPE_CHECKING:
@@ -23,15 +24,15 @@ class Mixture:
 
     Attributes:
         pooling: pooling of a word's subwords; None for that of the encoder.
-        layer_norm: whether each layer is normalised before it is mixed.
+        norm: normalisation of each layer before it is mixed.
     """
 
     pooling: str | None = None
-    layer_norm: bool = True
+    norm: Norm = "standard"
 
     def settings(self) -> dict[str, object]:
         """Return the settings that are recorded with the scores."""
-        return {"reading": MIX, "layer_norm": self.layer_norm}
+        return {"reading": MIX, "mix_norm": self.norm}
 
     def prepared(self, encoder: Encoder) -> Encoder:
         """Return the encoder with the pooling to read."""
@@ -79,7 +80,11 @@ Reading = Mixture | BestLayer
 
 
 def reading_of(
-    layers: Layers, poolings: Sequence[str] | None = None, layer_norm: bool = True
+    layers: Layers,
+    poolings: Sequence[str] | None = None,
+    mix_norm: Norm = "standard",
+    *,
+    tune: bool = False,
 ) -> Reading | None:
     """Return the reading that the options of a task describe, or None for the encoder's own layer.
 
@@ -87,11 +92,16 @@ def reading_of(
         layers: "mix"; "best" or "all", for the best of all layers; or the layers to choose from, as
             a list or as text (`4,8,12` or `0-12`).
         poolings: poolings to choose from; for a mixture, the only pooling.
-        layer_norm: see `Mixture`.
+        mix_norm: see `Mixture`. The norm "standard" is replaced by "layer" with `tune`, because the
+            statistics of the dimensions change while the encoder is trained.
 
     Raises:
         SettingError: an option is invalid or has no effect.
     """
+    if mix_norm not in get_args(Norm):
+        raise SettingError(f"mix_norm must be standard, layer or none, got {mix_norm!r}")
+    if mix_norm != "standard" and layers != MIX:
+        raise SettingError("mix_norm applies only to mixtures; add layers=mix")
     if layers is None:
         if poolings is not None:
             raise SettingError("poolings applies only with layers; add layers=best or layers=mix")
@@ -104,7 +114,9 @@ def reading_of(
                 f"layers=mix reads one pooling, got {', '.join(poolings)}; give one of them, or "
                 "choose with layers=best"
             )
-        return Mixture(None if poolings is None else poolings[0], layer_norm)
+        if tune and mix_norm == "standard":
+            mix_norm = "layer"
+        return Mixture(None if poolings is None else poolings[0], mix_norm)
     names = None if poolings is None else tuple(poolings)
     if layers in (BEST, ALL):
         return BestLayer(None, names)

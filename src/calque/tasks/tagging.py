@@ -227,7 +227,7 @@ class Tagging(ZeroShot[TaggedText]):
         """True if the head standardises frozen vectors, see `TaggingHead`.
 
         A mixture changes during training, so the statistics of earlier batches would be wrong. Its
-        layers are normalised before they are mixed, see `ScalarMix`.
+        layers are standardised before they are mixed, see `ScalarMix`.
         """
         is_frozen = not self.tune and not isinstance(self.reading, Mixture)
         return is_frozen and self.head_type != "bilstm-crf"

@@ -23,7 +23,7 @@ from calque.encoders.base import require
 from calque.encoders.readings import StackedLayers, layer_dim, layers_of
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import SettingError
-from calque.nn.mixture import ScalarMix
+from calque.nn.mixture import Norm, ScalarMix
 from calque.offsets import offsets_of
 from calque.spec import Layer, Option
 from calque.storage import json_text
@@ -113,6 +113,7 @@ class ZeroShot(Task, Generic[D]):
             with text in other languages.
         poolings: poolings of a word's subwords to choose from with "best"; default: that of the
             encoder, and the mean. For "mix", one pooling.
+        mix_norm: normalisation of the layers before they are mixed; see `ScalarMix`.
         bootstrap: number of bootstrap samples for the confidence intervals.
         seed: seed that is recorded with the scores.
 
@@ -151,6 +152,7 @@ class ZeroShot(Task, Generic[D]):
         options: Mapping[str, Any] | None = None,
         layers: Layers = None,
         poolings: Sequence[str] | None = None,
+        mix_norm: Norm = "standard",
         bootstrap: int = 1000,
         seed: int = 0,
     ):
@@ -166,7 +168,7 @@ class ZeroShot(Task, Generic[D]):
             self._check_has_text(dataset)
         self.train, self.tests, self.tune, self.select = list(train), list(tests), tune, select
         self.seeds, self.bootstrap, self.seed = list(seeds), bootstrap, seed
-        self.reading = reading_of(layers, poolings)
+        self.reading = reading_of(layers, poolings, mix_norm, tune=tune)
         self._check_reading()
         self.options = self._training_options(options or {})
         self.sources = list(dict.fromkeys(dataset.lang for dataset in train))
@@ -277,6 +279,14 @@ class ZeroShot(Task, Generic[D]):
                 "of the encoder, and the mean."
             ),
         ] = None,
+        mix_norm: Annotated[
+            Norm,
+            Option(
+                "Normalisation of each layer before it is mixed: layer normalisation, then "
+                "standardised dimensions (standard; default, without the second step if --tune is "
+                "set), layer normalisation (layer), or none. The paper describes the last two."
+            ),
+        ] = "standard",
         on_error: Annotated[
             Literal["raise", "skip"],
             Option(
@@ -329,6 +339,7 @@ class ZeroShot(Task, Generic[D]):
             options=training_options,
             layers=layers,
             poolings=poolings,
+            mix_norm=mix_norm,
             **task_options,
         )
         if inputs.project:
@@ -855,8 +866,12 @@ class Experiment(Generic[D]):
             return None
         assert self.layers is not None
         assert isinstance(self.task.reading, Mixture)
-        mix = ScalarMix(len(self.layers), self.dim, layer_norm=self.task.reading.layer_norm)
-        return mix.to(self.processes.device)
+        mix = ScalarMix(len(self.layers), self.dim, norm=self.task.reading.norm)
+        mix.to(self.processes.device)
+        if mix.norm == "standard":
+            trained_texts = SubsetSource(self.text, self.trained_numbers)
+            mix.measure(batch.rows for batch in _batches(trained_texts))
+        return mix
 
     def _read(self, source: VectorSource, mix: ScalarMix | None, index: int) -> VectorSource:
         """Return a source of the vectors that the task head receives: the mixture of the layers, or
