@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
-from calque.alignment.text_maps import LanguageMeans, moments_of
+from calque.alignment.data import LinkedText
+from calque.alignment.text_maps import LanguageMeans, TextMoments, moments_of, shifts
 from calque.encoders import load_encoder
 from calque.errors import SettingError
 from calque.text import Sentence, Sentences
+from calque.vectors import Embeddings
 from linked_text import make_text
 
 
@@ -45,9 +47,10 @@ def test_moments_equal_the_moments_over_all_words_with_a_vector(tiny_encoder, co
 
 @pytest.mark.parametrize("offset", [True, False])
 def test_language_means_are_shifted_or_removed_at_every_layer(tiny_encoder, corpora, offset):
-    made = LanguageMeans(towards="en", layers=(1, 2), combine="concat", offset=offset).align(
-        tiny_encoder, corpora
+    method = LanguageMeans(
+        towards="en", layers=(1, 2), combine="concat", offset=offset, shrinkage=0
     )
+    made = method.align(tiny_encoder, corpora)
     assert (made.layers, made.dim) == ((1, 2), 2 * tiny_encoder.dim)
     expected = {"en": [], "xx": [], "yy": []}
     for layer in (1, 2):
@@ -76,6 +79,43 @@ def test_the_target_language_is_not_shifted_and_the_maps_can_be_saved(
     assert (again.towards, again.fingerprint) == ("en", made.fingerprint)
     np.testing.assert_array_equal(again.encode(corpus.target).data, made.encode(corpus.target).data)
     assert again.settings["method"] == "means"
+
+
+def test_a_shift_is_shrunk_by_the_fraction_of_its_sampling_error(tiny_encoder, corpora):
+    corpus = corpora[0]
+    means, errors = {}, {}
+    for lang, side in (("en", corpus.source), ("xx", corpus.target)):
+        rows = tiny_encoder.encode(side)
+        means[lang] = rows.data.astype(float).mean(axis=0)
+        sums = [(rows[k].astype(float) - means[lang]).sum(axis=0) for k in range(len(rows))]
+        errors[lang] = sum(each @ each for each in sums) / len(rows.data) ** 2
+    shift = means["en"] - means["xx"]
+    expected = (errors["en"] + errors["xx"]) / (shift @ shift)
+    assert 0 < expected < 1
+    fitted = LanguageMeans(towards="en").fit(tiny_encoder, LinkedText((corpus,)))
+    assert fitted.encoder.maps["xx"][3].shrinkage == pytest.approx(expected, rel=1e-3)
+    before, after = (each.encode(corpus.target).data for each in (tiny_encoder, fitted.encoder))
+    np.testing.assert_allclose(
+        after - before, np.tile((1 - expected) * shift, (len(after), 1)), atol=1e-3
+    )
+    record = fitted.record["settings"]["fits"]["xx"]["3"]
+    assert record["to_identity"] == pytest.approx(expected, rel=1e-2)
+
+
+def test_a_shift_that_is_only_error_is_left_out():
+    """Both texts are samples of the same distribution."""
+    rng = np.random.default_rng(0)
+
+    def sampled(mean):
+        moments = TextMoments(200)
+        moments.add(Embeddings(mean + rng.normal(size=(40, 200)), np.arange(0, 41, 4)))
+        return moments
+
+    moments = {"en": sampled(0), "xx": sampled(0), "yy": sampled(5)}
+    found = shifts(moments, towards="en", shrinkage="auto")
+    assert found["xx"].shrinkage > 0.8
+    assert found["yy"].shrinkage < 0.01
+    assert shifts(moments, towards="en")["xx"].shrinkage == 0
 
 
 def test_too_few_languages_and_mapped_encoders_are_rejected(tiny_encoder, corpora):

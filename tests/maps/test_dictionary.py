@@ -6,6 +6,7 @@ from scipy.linalg import orthogonal_procrustes
 
 from calque.algebra.normalize import unit_rows
 from calque.algebra.similarity import csls_neighbours
+from calque.alignment.data import Dictionaries
 from calque.alignment.dictionary import DictionaryMaps, FailedMapWarning, joined
 from calque.alignment.maps import LinkedMaps
 from calque.anchors import Anchors
@@ -239,28 +240,18 @@ def test_maps_on_parallel_text_have_the_form_of_the_papers(method, tmp_path):
     """
     source, target, gold = shifted(n=60)
     dictionary = dictionary_of(source, target, gold[:40])
-    encoder = StaticEncoder(
-        {
-            "xx": WordTable(list(source.words), source.vectors),
-            "en": WordTable(list(target.words), target.vectors),
-        },
-        normalise=False,
-    )
-    anchors = {
-        lang: {0: Anchors(tuple(side.words), side.vectors, np.ones(60, dtype=np.int64), lang)}
-        for lang, side in (("xx", source), ("en", target))
-    }
+    encoder, anchors = static_anchors(source, target)
     normalise = {} if method == "normalized-rotation" else {"normalise": "none"}
-    made = DictionaryMaps(method, towards="en", refine=0, held_out=0, **normalise).align(
-        encoder, anchors, [dictionary]
-    )
+    made = DictionaryMaps(
+        method, towards="en", refine=0, held_out=0, shrinkage=0, **normalise
+    ).align(encoder, anchors, [dictionary])
     made.save(tmp_path / "made")
     found = load_encoder(tmp_path / "made").maps["xx"]
     corpus = ParallelCorpus.of(
         [[word] for word in dictionary.source], [[word] for word in dictionary.target], ("xx", "en")
     )
     links = WordPairs.of([[(0, 0)]] * 40)
-    text = LinkedMaps(method, towards="en").align(encoder, corpus, links).maps["xx"]
+    text = LinkedMaps(method, towards="en", shrinkage=0).align(encoder, corpus, links).maps["xx"]
     for name, array in text.arrays().items():
         np.testing.assert_allclose(found.arrays()[name], array, atol=1e-6)
     if method == "normalized-rotation":
@@ -282,6 +273,85 @@ def test_an_unsupervised_normalized_rotation_is_centred_at_the_means_of_its_own_
     np.testing.assert_allclose(fit.source.source_mean, source_mean, atol=1e-9)
     np.testing.assert_allclose(fit.source.target_mean, target_mean, atol=1e-9)
     assert right(fit, source, moved, gold) > 0.9
+
+
+# -- shrinkage -------------------------------------------------------------------------------------
+def same_space(n, noise, seed=0):
+    """Return planted vectors of two languages that share a space already."""
+    rng = np.random.default_rng(seed)
+    source, _, gold, _ = planted(n=n, noise=0.0)
+    vectors = source.vectors + noise * rng.standard_normal(source.vectors.shape)
+    target = WordList([f"t{k}" for k in range(n)], vectors.astype(np.float32))
+    return source, target, np.stack([np.arange(n), np.arange(n)], axis=1)
+
+
+@pytest.mark.parametrize("method", ["rotation", "linear"])
+@pytest.mark.parametrize("normalise", ["none", "unit", "centre", "unit-centre-unit"])
+@pytest.mark.parametrize("rounds", [0, 2])
+def test_a_small_dictionary_never_makes_a_shared_space_worse(method, normalise, rounds):
+    source, target, gold = same_space(300, 1.0)
+    identity = fit_dictionary(source, target, gold[:5], shrinkage=1, refinement=NO_ROUNDS)
+    np.testing.assert_array_equal(identity.source.transform(source.vectors), source.vectors)
+    before = right(identity, source, target, gold)
+    options = dict(method=method, normalise=normalise, refinement=Refinement(rounds=rounds))
+    plain = fit_dictionary(source, target, gold[::15], **{**options, "refinement": NO_ROUNDS})
+    assert right(plain, source, target, gold) < before - 0.05
+    fit = fit_dictionary(source, target, gold[::15], shrinkage="auto", **options)
+    assert right(fit, source, target, gold) > before - 0.02
+    assert fit.settings["retrieval"]["words"]["queries"] > 0
+
+
+@pytest.mark.parametrize("rounds", [0, 3])
+@pytest.mark.parametrize("n_seeds", [40, 300])
+def test_between_unrelated_spaces_nothing_is_lost(rounds, n_seeds):
+    source, target, gold, _ = planted(noise=0.5)
+    how = Refinement(rounds=rounds)
+    plain = fit_dictionary(source, target, gold[:n_seeds], refinement=how)
+    fit = fit_dictionary(source, target, gold[:n_seeds], refinement=how, shrinkage="auto")
+    assert right(fit, source, target, gold) > right(plain, source, target, gold) - 0.02
+    assert fit.settings["to_identity"] < 0.2
+
+
+def test_later_rounds_are_shrunk_less_because_they_have_more_pairs():
+    source, target, gold = same_space(200, 0.5)
+    x, z = unit_rows(source.vectors).astype(float), unit_rows(target.vectors).astype(float)
+    how = Refinement(rounds=1, held_out=0)
+    fit = fit_dictionary(source, target, gold[:20], shrinkage=0.5, refinement=how)
+    for fitted, pairs in ((fit.source, fit.pairs),):
+        a, b = x[pairs[:, 0]], z[pairs[:, 1]]
+        prior = 20 / len(pairs) * np.trace(a.T @ a) / DIM
+        axes = np.sqrt(prior) * np.eye(DIM)
+        expected = orthogonal_procrustes(np.concatenate([a, axes]), np.concatenate([b, axes]))[0]
+        np.testing.assert_allclose(fitted.matrix, expected, atol=1e-5)
+    assert fit.best == 1
+    assert len(fit.pairs) > 100
+
+
+def test_a_shrunk_map_keeps_its_shrinkage_in_the_folder_and_in_the_record(tmp_path):
+    source, target, gold = shifted(n=60)
+    encoder, anchors = static_anchors(source, target)
+    dictionary = dictionary_of(source, target, gold[:40])
+    method = DictionaryMaps("linear", towards="en", shrinkage=0.5, refine=0)
+    fitted = method.fit(encoder, Dictionaries(anchors, (dictionary,)))
+    assert fitted.record["settings"]["fits"]["xx"]["0"]["shrinkage"] == 0.5
+    fitted.encoder.save(tmp_path / "made")
+    assert load_encoder(tmp_path / "made").maps["xx"].shrinkage == 0.5
+
+
+def static_anchors(source, target):
+    """Return a static encoder of two languages, and its vectors as anchors."""
+    encoder = StaticEncoder(
+        {
+            "xx": WordTable(list(source.words), source.vectors),
+            "en": WordTable(list(target.words), target.vectors),
+        },
+        normalise=False,
+    )
+    anchors = {}
+    for lang, side in (("xx", source), ("en", target)):
+        counts = np.ones(len(side.words), dtype=np.int64)
+        anchors[lang] = {0: Anchors(tuple(side.words), side.vectors, counts, lang)}
+    return encoder, anchors
 
 
 def test_refinement_improves_on_a_noisy_dictionary():
@@ -529,7 +599,7 @@ def test_maps_of_an_encoder_are_fitted_from_anchors_and_a_dictionary(
     dictionary = Dictionary(tuple(WORDS), tuple(w.upper() for w in WORDS), ("en", "xx"))
     how = Refinement(rounds=1, held_out=0.2)
     method = DictionaryMaps(
-        "normalized-rotation", towards="en", combine="mean", refine=1, held_out=0.2
+        "normalized-rotation", towards="en", combine="mean", refine=1, held_out=0.2, shrinkage=0
     )
     made = method.align(tiny_encoder, anchors, [dictionary])
     assert isinstance(made, MappedEncoder)

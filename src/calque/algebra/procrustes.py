@@ -94,29 +94,54 @@ class Moments:
         return self.gram + self.n * np.outer(self.source_mean, self.source_mean)
 
 
-def procrustes(cross: np.ndarray) -> np.ndarray:
-    """Return the orthogonal W that minimises Σ ‖xW − y‖² (Schönemann 1966; Kulshreshtha 2020, Eqs.
-    2–3).
+def prior_weight(gram: np.ndarray, shrinkage: float) -> float:
+    """Return the weight λ·tr(XᵀX)/dim of the identity in `procrustes` and `least_squares`.
+
+    With λ = shrinkage / (1 − shrinkage), the identity weighs as much as λ further pairs per pair,
+    whose vectors are spread equally over all directions and are their own translations.
+
+    Args:
+        gram: Gram matrix Σ xᵀx, `[dim, dim]`.
+        shrinkage: 0 ≤ shrinkage < 1. For vectors that are spread equally over all directions, the
+            least-squares map is this fraction of the way from its unshrunk form to the identity.
+    """
+    return shrinkage / (1 - shrinkage) * float(np.trace(gram)) / len(gram)
+
+
+def procrustes(cross: np.ndarray, prior: float = 0.0) -> np.ndarray:
+    """Return the orthogonal W that minimises Σ ‖xW − y‖² + prior·‖W − I‖² (Schönemann 1966;
+    Kulshreshtha 2020, Eqs. 2–3, without the prior).
+
+    For orthogonal W, both norms depend on W only through tr(Wᵀ(XᵀY + prior·I)), so the prior is
+    added to the diagonal. It also determines W in directions in which there are no pairs.
 
     Args:
         cross: cross-product Σ xᵀy, `[dim, dim]`.
+        prior: weight of the identity, see `prior_weight`.
 
     Returns:
-        W = UVᵀ with the SVD UΣVᵀ of `cross`, float64 `[dim, dim]`; vectors are rows, so W is the
-        transpose of the papers' W.
+        W = UVᵀ with the SVD UΣVᵀ of `cross + prior·I`, float64 `[dim, dim]`; vectors are rows, so W
+        is the transpose of the papers' W.
     """
+    if prior:
+        cross = cross + prior * np.eye(len(cross))
     # PyTorch's SVD is three times as fast as NumPy's for 300 dimensions, and NumPy's threads would
     # compete with PyTorch's.
     u, _, vt = torch.linalg.svd(torch.from_numpy(np.ascontiguousarray(cross, dtype=np.float64)))
     return (u @ vt).numpy()
 
 
-def least_squares(gram: np.ndarray, cross: np.ndarray) -> np.ndarray:
-    """Return the W of minimum norm that minimises Σ ‖xW − y‖² without constraints (Mikolov et al.
-    2013; Multi-sense, Eq. 8).
+def least_squares(gram: np.ndarray, cross: np.ndarray, prior: float = 0.0) -> np.ndarray:
+    """Return the W that minimises Σ ‖xW − y‖² + prior·‖W − I‖²: ridge regression towards the
+    identity, or without a prior the W of minimum norm (Mikolov et al. 2013; Multi-sense, Eq. 8).
 
     Args:
         gram: Gram matrix Σ xᵀx, `[source_dim, source_dim]`.
-        cross: cross-product Σ xᵀy, `[source_dim, target_dim]`.
+        cross: cross-product Σ xᵀy, `[source_dim, target_dim]`; with a prior, both dimensions must
+            be equal.
+        prior: weight of the identity, see `prior_weight`.
     """
-    return np.linalg.lstsq(gram, cross, rcond=None)[0]
+    if not prior:
+        return np.linalg.lstsq(gram, cross, rcond=None)[0]
+    identity = np.eye(len(gram))
+    return np.linalg.solve(gram + prior * identity, cross + prior * identity)

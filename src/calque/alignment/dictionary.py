@@ -23,6 +23,7 @@ from calque.maps.dictionary import (
     with_identical_words,
 )
 from calque.maps.refine import Refinement
+from calque.maps.shrinkage import Shrinkage
 from calque.maps.unsupervised import Start, check_start, fit_unsupervised
 from calque.spec import Count, SeedNumber, Share, option
 
@@ -67,6 +68,13 @@ class DictionaryMaps(Method):
     refine: int = option(5, "number of refinement rounds.")
     held_out: Share = option(
         0.1, "fraction of the dictionary that is held out for choosing the best round."
+    )
+    shrinkage: Shrinkage = option(
+        "auto",
+        "how strongly a map from a dictionary is shrunk towards the identity, which leaves vectors "
+        "unchanged: from 0 (the published maps) to 1 (the identity), or auto, which chooses the "
+        "value with the best retrieval among held-out entries, and the identity unless a map is "
+        "better.",
     )
     restarts: Count = option(3, "maximum number of random initialisations to try.")
     combine: Combine = option(
@@ -177,7 +185,7 @@ class DictionaryMaps(Method):
         if dictionary is not None:
             if self.identical:
                 dictionary = with_identical_words(dictionary, *(side.words for side in sides))
-            return fit_dictionary(*sides, dictionary, **self._fitting())
+            return fit_dictionary(*sides, dictionary, **self._fitting(), shrinkage=self.shrinkage)
         assert self.start is not None  # `_checked` has compared it with the dictionaries
         fit = fit_unsupervised(
             *sides,

@@ -13,6 +13,7 @@ from calque.encoders.standard import standardized
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
 from calque.maps import KINDS, VectorMap
+from calque.maps.shrinkage import Shrinkage
 from calque.spec import Layer, option
 
 #: kind of map that is fitted by each method that uses sentences instead of words
@@ -41,6 +42,12 @@ class LinkedMaps(Method):
     combine: Combine = option(
         "last",
         "how to combine the mapped layers: sum, mean, concat, or last (use only the last layer).",
+    )
+    shrinkage: Shrinkage = option(
+        "auto",
+        "how strongly maps are shrunk towards the identity, which leaves vectors unchanged: from 0 "
+        "(the maps of the papers) to 1 (the identity), or auto, which chooses the value with the "
+        "best retrieval among held-out sentences, and the identity unless a map is better.",
     )
     standardize: bool | None = option(
         None,
@@ -73,6 +80,7 @@ class LinkedMaps(Method):
             towards=self.towards,
             layers=self.layers,
             combine=self.combine,
+            shrinkage=self.shrinkage,
             unit="sentences" if self.method in _OF_SENTENCES else "words",
             progress=run.progress,
         )

@@ -18,10 +18,12 @@ from calque.encoders.mapped import Combine, MappedEncoder, identifier_of
 from calque.encoders.standard import standardized
 from calque.encoders.static import StaticEncoder
 from calque.errors import SettingError
-from calque.maps.linear import LinearMap
+from calque.maps.linear import LinearMap, shrunk_mean
+from calque.maps.shrinkage import Shrinkage
 from calque.progress import bar
 from calque.spec import Layer, option
 from calque.text import ParallelCorpus, Sentences
+from calque.vectors import Embeddings
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
@@ -46,6 +48,12 @@ class LanguageMeans(Method):
         True,
         "whether to add the mean of `towards`, so that its vectors do not change; if false, the "
         "means are only subtracted.",
+    )
+    shrinkage: Shrinkage = option(
+        "auto",
+        "how much of each shift is left out, from 0 (nothing; the published method) to 1 (vectors "
+        "do not change), or auto, which is the expected fraction of sampling error in the squared "
+        "shift.",
     )
 
     def fit(self, encoder: Any, data: LinkedText | PlainText, run: Run = Run()) -> Fitted:
@@ -77,8 +85,11 @@ class LanguageMeans(Method):
         maps: dict[str, dict[int, VectorMap]] = {}
         for layer in next(iter(moments.values())):
             of_layer = {lang: by_layer[layer] for lang, by_layer in moments.items()}
-            for lang, fitted in shifts(of_layer, towards=self.towards, offset=self.offset).items():
-                maps.setdefault(lang, {})[layer] = fitted
+            fitted = shifts(
+                of_layer, towards=self.towards, offset=self.offset, shrinkage=self.shrinkage
+            )
+            for lang, shift in fitted.items():
+                maps.setdefault(lang, {})[layer] = shift
         settings = {
             "method": "means",
             **self.settings(),
@@ -88,6 +99,8 @@ class LanguageMeans(Method):
                 lang: next(iter(by_layer.values())).n for lang, by_layer in moments.items()
             },
         }
+        if self.shrinkage != 0:
+            settings["fits"] = _about_shifts(maps)
         record = {"settings": settings}
         aligned = with_maps(
             encoder, maps, towards=self.towards, combine=self.combine, settings=settings
@@ -129,8 +142,48 @@ class Standardize(Method):
         return Fitted(aligned, record)
 
 
+class TextMoments(Moments):
+    """Moments of the word vectors of a text, and the sampling error of their mean.
+
+    The words of a sentence are not independent, so the error is computed over sentences.
+    """
+
+    def __init__(self, dim: int):
+        super().__init__(dim, 0)
+        # Σ ‖s‖², Σ c·s and Σ c² over sentences with c words whose vectors have the sum s
+        self._squares, self._weighted, self._counts = 0.0, np.zeros(dim), 0.0
+
+    def add(self, vectors: Embeddings) -> None:
+        """Add the vectors of all words that have one."""
+        rows = vectors.data
+        covered = np.ones(len(rows), dtype=bool)
+        if vectors.covered is not None:
+            covered = vectors.covered
+            rows = rows[covered]
+        self.update(rows, np.empty((len(rows), 0)))
+        sentence = np.repeat(np.arange(len(vectors)), np.diff(vectors.offsets))
+        counts = np.bincount(sentence[covered], minlength=len(vectors))
+        sums = vectors.sentence_means() * counts[:, None]
+        self._squares += float(np.einsum("ij,ij->", sums, sums))
+        self._weighted += counts @ sums
+        self._counts += float(counts @ counts)
+
+    @property
+    def mean_error(self) -> float:
+        """Expected squared error of the mean: Σ ‖s − c·x̄‖² / n², where s is the sum of the vectors
+        of a sentence, c their number, x̄ the mean and n the number of all vectors.
+        """
+        mean = self.source_mean
+        squares = self._squares - 2 * mean @ self._weighted + mean @ mean * self._counts
+        return max(0.0, float(squares)) / self.n**2
+
+
 def shifts(
-    moments: Mapping[str, Moments], *, towards: str, offset: bool = True
+    moments: Mapping[str, TextMoments],
+    *,
+    towards: str,
+    offset: bool = True,
+    shrinkage: Shrinkage = 0.0,
 ) -> dict[str, LinearMap]:
     """Return the maps that shift each language's mean x̄ to the mean ȳ of `towards`: x → x − x̄ +
     ȳ.
@@ -140,29 +193,62 @@ def shifts(
     so task heads trained on them can still be used.
 
     Args:
-        moments: moments of each language's word vectors, see `Moments`.
+        moments: moments of each language's word vectors, see `TextMoments`.
         towards: reference language.
         offset: whether to add the mean of `towards`; if false, all languages are centred, including
             `towards`.
+        shrinkage: fraction of the shift ȳ − x̄ that is left out. "auto" is the expected squared
+            error of the shift divided by its squared length, at most 1: the positive-part estimator
+            of James and Stein (1961, "Estimation with quadratic loss").
 
     Returns:
         maps by language, only for languages whose vectors change.
     """
     target = moments[towards].source_mean * offset
-    return {
-        lang: _shift(own.source_mean, target, own.n)
-        for lang, own in moments.items()
-        if not offset or lang != towards
-    }
+    maps = {}
+    for lang, own in moments.items():
+        if not offset or lang != towards:
+            amount = shrinkage
+            if amount == "auto":
+                error = own.mean_error + moments[towards].mean_error * offset
+                amount = _error_fraction(error, target - own.source_mean)
+            maps[lang] = _shift(own.source_mean, target, own.n, amount)
+    return maps
 
 
-def _shift(source: np.ndarray, target: np.ndarray, n: int) -> LinearMap:
+def _error_fraction(error: float, shift: np.ndarray) -> float:
+    """Return the fraction of error in the squared length of a shift, at most 1."""
+    squared = float(shift @ shift)
+    return min(1.0, error / squared) if squared else 1.0
+
+
+def _shift(source: np.ndarray, target: np.ndarray, n: int, shrinkage: float = 0.0) -> LinearMap:
     """Return the map x → x − x̄ + ȳ, where x̄ (`source`) is the mean of `n` vectors and ȳ is
-    `target`.
+    `target`; the fraction `shrinkage` of the shift is left out.
     """
-    return LinearMap.from_arrays(
-        {"matrix": np.eye(len(source)), "source_mean": source, "target_mean": target}, n
-    )
+    if shrinkage:
+        target = shrunk_mean(source, target, shrinkage)
+    arrays = {"matrix": np.eye(len(source)), "source_mean": source, "target_mean": target}
+    shift = LinearMap.from_arrays(arrays, n)
+    shift.shrinkage = shrinkage
+    return shift
+
+
+def _about_shifts(
+    maps: Mapping[str, Mapping[int, VectorMap]],
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the record of each shift by language and layer."""
+    fits: dict[str, dict[str, dict[str, Any]]] = {}
+    for lang, by_layer in maps.items():
+        fits[lang] = {}
+        for layer, shift in by_layer.items():
+            fits[lang][str(layer)] = {
+                "pairs": shift.n_pairs,
+                "dim": len(shift.arrays()["matrix"]),
+                "shrinkage": round(shift.shrinkage, 6),
+                "to_identity": round(shift.shrinkage, 4),
+            }
+    return fits
 
 
 def moments_of(
@@ -172,7 +258,7 @@ def moments_of(
     *,
     block: int = 2048,
     progress: bool = False,
-) -> dict[str, dict[int, Moments]]:
+) -> dict[str, dict[int, TextMoments]]:
     """Return the moments of word vectors by language and layer.
 
     The text is encoded block by block, and only the moments are kept in memory. Words without a
@@ -196,15 +282,12 @@ def moments_of(
             blocks[lang] += [text[at : at + block] for at in range(0, len(text), block)]
     n_sentences = sum(map(len, [part for parts in blocks.values() for part in parts]))
     shown = bar(n_sentences, unit="sentence", title="average", show=progress)
-    moments: dict[str, dict[int, Moments]] = {}
+    moments: dict[str, dict[int, TextMoments]] = {}
     for lang, parts in blocks.items():
-        moments[lang] = {layer: Moments(encoder.dim, 0) for layer in numbers}
+        moments[lang] = {layer: TextMoments(encoder.dim) for layer in numbers}
         for part in parts:
             for layer, vectors in encoder.encode_layers(part, numbers).items():
-                rows = vectors.data
-                if vectors.covered is not None:
-                    rows = rows[vectors.covered]
-                moments[lang][layer].update(rows, np.empty((len(rows), 0)))
+                moments[lang][layer].add(vectors)
             shown.update(len(part))
         if not moments[lang][numbers[0]].n:
             raise SettingError(

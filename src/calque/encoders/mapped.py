@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from calque.algebra.procrustes import Moments
 from calque.corpora.identify import LanguageIdentifier
 from calque.corpora.languages import best_match
 from calque.encoders.base import Encoder, made_of, require
@@ -27,12 +26,14 @@ from calque.encoders.folder import (
 )
 from calque.encoders.huggingface import HuggingFaceEncoder
 from calque.encoders.language_affine import LanguageAffine, affine_of
+from calque.encoders.linked_vectors import LinkedVectors, Unit
 from calque.encoders.numerics import number_type
 from calque.encoders.per_language import PerLanguage, check_language, encode_by_language
 from calque.encoders.sentence_transformers import write_mapped_modules, write_outer_modules
 from calque.encoders.trainable import TrainableEncoder
 from calque.errors import InputError, SettingError
 from calque.maps import VectorMap, about_map, open_map
+from calque.maps.shrinkage import Shrinkage
 from calque.named import is_path
 from calque.pairs import WordPairs
 from calque.progress import bar
@@ -41,7 +42,6 @@ from calque.text import ParallelCorpus, Sentence, Sentences
 from calque.vectors import Embeddings, map_arrays, write_arrays
 
 Combine = Literal["sum", "mean", "concat", "last"]
-Unit = Literal["words", "sentences"]
 COMBINATIONS = ("sum", "mean", "concat", "last")
 MAPS_FILE, IDENTIFIER_FILE = "maps.safetensors", "language_identifier.json"
 
@@ -111,13 +111,14 @@ class MappedEncoder(Encoder):
         layers: Sequence[int] | None = None,
         combine: Combine = "last",
         unit: Unit = "words",
+        shrinkage: Shrinkage = 0.0,
         block: int = 2048,
         progress: bool = False,
     ) -> MappedEncoder:
         """Fit one map per language and layer on linked words or on sentences.
 
-        The text is encoded block by block, and only moments are kept, so memory use does not grow
-        with the text.
+        The text is encoded block by block, and only moments and the vectors of a few hundred
+        sentence pairs are kept, so memory use does not grow with the text.
 
         Args:
             base: encoder to fit maps for.
@@ -129,6 +130,9 @@ class MappedEncoder(Encoder):
             combine: see `MappedEncoder`.
             unit: whether maps are fitted on linked words (Wang et al. 2019), or on sentence means
                 (Aldarmaki & Diab 2019; Cao 2020, "sentence-aligned"), which need no word links.
+            shrinkage: how strongly each map is shrunk towards the identity, from 0 (the papers'
+                maps) to 1, or "auto" to choose it on held-out pairs, see `choose_shrinkage`. Unless
+                it is 0, `make` must accept it as a keyword argument.
             block: number of sentence pairs encoded at a time.
             progress: whether to show a progress bar on standard error.
 
@@ -140,35 +144,40 @@ class MappedEncoder(Encoder):
         corpora = list(corpus) if isinstance(corpus, Sequence) else [corpus]
         corpus_pairs = list(pairs) if isinstance(pairs, Sequence) else [pairs]
         numbers = sorted(set(base.layer_numbers(layers)))
-        moments: dict[str, dict[int, Moments]] = {}
-        n_pairs = sum(map(len, corpora))
-        with bar(n_pairs, unit="pair", title="fit maps", show=progress) as counter:
-            for text, linked in zip(corpora, corpus_pairs, strict=True):
-                linked.check(text)
-                # The moments are those of maps from the other language to `towards`.
-                if text.side(towards) == "source":
-                    text, linked = text.swapped(), linked.swapped()
-                lang = text.langs[0]
-                # Several corpora of one language are added to the same moments.
-                if lang not in moments:
-                    moments[lang] = {layer: Moments(base.dim, base.dim) for layer in numbers}
-                for start in range(0, len(text), block):
-                    part = text[start : start + block]
-                    links = linked.slice(start, start + block) if unit == "words" else None
-                    _add_block(moments[lang], base, part, links)
-                    counter.update(len(part))
+        by_lang: dict[str, tuple[list[ParallelCorpus], list[WordPairs]]] = {}
+        for text, linked in zip(corpora, corpus_pairs, strict=True):
+            linked.check(text)
+            # The moments are those of maps from the other language to `towards`.
+            if text.side(towards) == "source":
+                text, linked = text.swapped(), linked.swapped()
+            texts, links = by_lang.setdefault(text.langs[0], ([], []))
+            texts.append(text)
+            links.append(linked)
         maps: dict[str, dict[int, VectorMap]] = {}
-        for lang, by_layer in moments.items():
-            maps[lang] = {layer: make().fit_moments(sums) for layer, sums in by_layer.items()}
+        fits: dict[str, dict[str, JsonObject]] = {}
+        n_pairs, used = sum(map(len, corpora)), 0
+        with bar(n_pairs, unit="pair", title="fit maps", show=progress) as counter:
+            # The statistics of one language are dropped before the next language is encoded.
+            for lang, (texts, links) in by_lang.items():
+                vectors = LinkedVectors(
+                    texts, links, dim=base.dim, layers=numbers, unit=unit, shrinkage=shrinkage
+                )
+                vectors.encode(base, block=block, done=counter.update)
+                used += vectors.n_pairs
+                maps[lang], fits[lang] = {}, {}
+                for layer in numbers:
+                    maps[lang][layer], fits[lang][str(layer)] = vectors.fit(layer, make)
         map_name = next(iter(maps.values()))[numbers[0]].kind
         method = map_name if unit == "words" else f"sentence-{map_name}"
-        used = sum(by_layer[numbers[0]].n for by_layer in moments.values())
-        settings = {
+        settings: dict[str, Any] = {
             "method": method,
             "unit": unit,
             "sentence_pairs": n_pairs,
             "pairs": used,
+            "shrinkage": shrinkage,
         }
+        if shrinkage != 0:
+            settings["fits"] = fits
         aligned = cls(base, maps, towards=towards, combine=combine, settings=settings)
         aligned.identifier = identifier_of(corpora)
         about = {"settings": {**settings, "layers": list(aligned.layers), "combine": combine}}
@@ -561,37 +570,3 @@ def _base_of(folder: Path, about: JsonObject) -> tuple[Path, JsonObject]:
             "the base encoder of the maps is missing; copy the whole folder again", path=inner
         )
     return inner, read_about(inner)
-
-
-def _add_block(
-    moments: Mapping[int, Moments], base: Encoder, text: ParallelCorpus, links: WordPairs | None
-) -> None:
-    """Add the vectors of linked words (or of sentences if `links` is None) to the moments of each
-    layer.
-    """
-    layers = list(moments)
-    source = base.encode_layers(text.source, layers)
-    target = base.encode_layers(text.target, layers)
-    for layer, sums in moments.items():
-        x, y = _paired(source[layer], target[layer], links)
-        sums.update(x, y)
-
-
-def _paired(
-    source: Embeddings, target: Embeddings, pairs: WordPairs | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the vectors `[n, dim]` of linked words (or of sentences if `pairs` is None) that have
-    vectors on both sides.
-    """
-    if pairs is None:
-        x, y = source.sentence_means(), target.sentence_means()
-        both = x.any(axis=1) & y.any(axis=1)
-        return x[both], y[both]
-    source_rows = source.rows(pairs.sentence, pairs.source)
-    target_rows = target.rows(pairs.sentence, pairs.target)
-    both = np.ones(len(source_rows), dtype=bool)
-    if source.covered is not None:
-        both &= source.covered[source_rows]
-    if target.covered is not None:
-        both &= target.covered[target_rows]
-    return source.data[source_rows[both]], target.data[target_rows[both]]

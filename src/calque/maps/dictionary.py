@@ -12,13 +12,23 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 
 from calque.algebra.normalize import unit_centre_unit, unit_rows
+from calque.algebra.procrustes import Moments
 from calque.annotated import Dictionary
 from calque.errors import SettingError
-from calque.maps.linear import LinearMap, NormalizedRotation, Rotation, VectorMap
-from calque.maps.refine import Refined, Refinement, Round, hold_out, refine
+from calque.maps.linear import LinearMap, NormalizedRotation, Rotation, VectorMap, shrunk_mean
+from calque.maps.refine import Refined, Refinement, Round, correct, hold_out, refine
+from calque.maps.shrinkage import (
+    FOLDS,
+    Choice,
+    HeldOut,
+    Shrinkage,
+    choose_shrinkage,
+    way_to_identity,
+)
 
 Method = Literal["rotation", "linear"]
 Normalisation = Literal["none", "unit", "centre", "centre-unit", "unit-centre-unit"]
+_FREQUENT = 1000  # number of frequent words among which translations are searched
 METHODS: tuple[Method, ...] = get_args(Method)
 NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
 
@@ -189,6 +199,7 @@ def fit_dictionary(
     method: Method = "rotation",
     normalise: Normalisation = "unit",
     refinement: Refinement | None = None,
+    shrinkage: Shrinkage = 0.0,
 ) -> DictionaryFit:
     """Fit a map on the pairs of a dictionary and refine it.
 
@@ -218,6 +229,13 @@ def fit_dictionary(
               the map, the mean of the normalised vectors is multiplied by the mean norm of the
               vectors.
         refinement: settings of the refinement; default: `Refinement()`.
+        shrinkage: how strongly the first map is shrunk towards the identity, from 0 (the published
+            maps) to 1, or "auto" to choose it by leave-one-fold-out retrieval among the pairs of
+            the dictionary, see `choose_shrinkage`; each fold contains all pairs of its source
+            words. Later maps are fitted on more pairs, and are shrunk less: the identity has the
+            weight of the same number of pairs. With "auto", a refined map is used only if it
+            translates more held-out entries correctly than the identity, by more than one
+            standard error.
 
     Raises:
         SettingError: no pair has vectors on both sides, the dimensions differ, or an argument has
@@ -226,6 +244,8 @@ def fit_dictionary(
     pairs, entries, left_out = seed_pairs(dictionary, source.words, target.words)
     refinement = refinement or Refinement()
     problem = Problem.of(source.vectors, target.vectors, method, normalise)
+    if shrinkage == "auto" and problem.x.shape[1] != problem.z.shape[1]:
+        shrinkage = 0.0  # between spaces of different dimensions, there is no identity
     if not len(pairs):
         raise SettingError(
             f"none of the {left_out:,} dictionary entries has vectors for both words; check the "
@@ -237,15 +257,28 @@ def fit_dictionary(
     seeds, held_out = pairs, None
     if refinement.rounds and refinement.held_out and len(np.unique(pairs[:, 0])) > 1:
         seeds, held_out = hold_out(pairs, refinement.held_out, refinement.seed)
+    record: dict[str, Any] = {}
+    is_proven = True  # whether a map of the dictionary alone is better than none
+    if shrinkage == "auto":
+        choice = problem.choose(seeds)
+        is_proven, record = choice.shrinkage < 1, choice.record()
+        # Refinement may find a map that is better than none even if the first map is not.
+        shrinkage = choice.shrinkage if is_proven or held_out is None else choice.best_map
+    problem = replace(problem, shrinkage=shrinkage, n_seeds=len(seeds))
     refined = refine(problem.x, problem.z, seeds, problem.solve, refinement, held_out)
-    if refined.best == 0 and held_out is not None:
+    if record and held_out is not None:
+        refined = problem.unless_worse(refined, seeds, held_out, refinement, is_proven=is_proven)
+    if refined.best == 0 and held_out is not None and refined.map.shrinkage < 1:
         # No round is better than the initial map, so this map is fitted on the full dictionary.
         refined = replace(refined, map=problem.solve(pairs), pairs=pairs)
+    if shrinkage:
+        record |= problem.about_shrinkage(refined)
     settings = {
         "held_out": 0 if held_out is None else len(held_out),
         "rounds": refinement.rounds,
         "frequent": refinement.frequent,
         "k": refinement.k,
+        **record,
     }
     return problem.result(refined, seeds=len(seeds), left_out=left_out, settings=settings)
 
@@ -259,6 +292,8 @@ class Problem:
         means: means of all source and target vectors, which were subtracted from `x` and `z`,
             float64 `[dim]`; None if they were not subtracted.
         method, normalise: see `fit_dictionary`.
+        shrinkage: shrinkage of a map that is fitted on `n_seeds` pairs.
+        n_seeds: number of pairs of the dictionary, for which the shrinkage holds.
     """
 
     x: np.ndarray
@@ -266,6 +301,8 @@ class Problem:
     means: tuple[np.ndarray, np.ndarray] | None
     method: Method
     normalise: Normalisation
+    shrinkage: float = 0.0
+    n_seeds: int = 0
 
     @classmethod
     def of(
@@ -290,13 +327,74 @@ class Problem:
 
     def solve(self, pairs: np.ndarray) -> VectorMap:
         """Return the map from `x` to `z`, fitted on pairs of row indices."""
-        return self._new_map().fit(self.x[pairs[:, 0]], self.z[pairs[:, 1]])
+        shrinkage = self.shrinkage
+        if 0 < shrinkage < 1:
+            # The weight of the identity is that of a number of pairs, which stays the same.
+            weight = shrinkage / (1 - shrinkage) * self.n_seeds / len(pairs)
+            shrinkage = weight / (1 + weight)
+        return self._new_map(shrinkage).fit(self.x[pairs[:, 0]], self.z[pairs[:, 1]])
 
-    def _new_map(self) -> VectorMap:
+    def _new_map(self, shrinkage: float = 0.0) -> VectorMap:
         centred = self.normalise == "centre"
         if self.method == "linear":
-            return LinearMap(centred=centred)
-        return NormalizedRotation() if centred else Rotation()
+            return LinearMap(centred=centred, shrinkage=shrinkage)
+        if centred:
+            return NormalizedRotation(shrinkage=shrinkage)
+        return Rotation(shrinkage=shrinkage)
+
+    def choose(self, pairs: np.ndarray) -> Choice:
+        """Choose the shrinkage on pairs of row indices. The frequent words of both sides are
+        further candidates.
+        """
+        words, word = np.unique(pairs[:, 0], return_inverse=True)
+        fold = np.random.default_rng(0).permutation(len(words))[word] % FOLDS
+        x, z = self.x[pairs[:, 0]], self.z[pairs[:, 1]]
+        held_out = HeldOut("words")
+        held_out.add(x, z, fold, word)
+        n = min(_FREQUENT, len(self.x), len(self.z))
+        no_fold = np.full(n, -1)
+        held_out.add(self.x[:n], self.z[:n], no_fold, no_fold, np.zeros(n, dtype=bool))
+        folds = [Moments.of(x[fold == number], z[fold == number]) for number in range(FOLDS)]
+        return choose_shrinkage(self._new_map, folds, [held_out])
+
+    def unless_worse(
+        self,
+        refined: Refined,
+        seeds: np.ndarray,
+        held_out: np.ndarray,
+        settings: Refinement,
+        *,
+        is_proven: bool,
+    ) -> Refined:
+        """Return the refined map if it translates more held-out words correctly than the identity,
+        by more than one standard error; otherwise the initial map if it `is_proven` to be better
+        than none, or the identity.
+        """
+        if refined.best == 0 and is_proven:
+            return refined
+        target = unit_rows(self.z)
+        right = []
+        for each in (refined.map, self._identity(seeds)):
+            source = unit_rows(each.transform(self.x))
+            right.append(correct(source, target, held_out, k=settings.k, among=settings.frequent))
+        gains = right[0].astype(float) - right[1]
+        if len(gains) > 1 and gains.mean() > gains.std(ddof=1) / np.sqrt(len(gains)):
+            return refined
+        fitted = self.solve(seeds) if is_proven else self._identity(seeds)
+        return replace(refined, map=fitted, pairs=seeds, best=0)
+
+    def _identity(self, pairs: np.ndarray) -> VectorMap:
+        return self._new_map(1.0).fit(self.x[pairs[:, 0]], self.z[pairs[:, 1]])
+
+    def about_shrinkage(self, refined: Refined) -> dict[str, Any]:
+        """Return the record of the shrinkage of a fitted map."""
+        unshrunk = replace(self, shrinkage=0.0).solve(refined.pairs)
+        return {
+            "pairs": refined.map.n_pairs,
+            "dim": self.x.shape[1],
+            "shrinkage": refined.map.shrinkage,
+            "to_identity": round(way_to_identity(refined.map, unshrunk), 4),
+        }
 
     def for_start(self) -> tuple[np.ndarray, np.ndarray]:
         """Return L2-normalised vectors for inducing the first pairs, float32 `[n, dim]` and `[m,
@@ -324,8 +422,13 @@ class Problem:
         if self.means is not None:
             # The map was fitted on centred vectors, and now also subtracts and adds the means.
             map_class = NormalizedRotation if self.method == "rotation" else LinearMap
-            arrays = {**fitted.arrays(), "source_mean": self.means[0], "target_mean": self.means[1]}
+            source_mean, target_mean = self.means
+            shrinkage = fitted.shrinkage
+            if shrinkage:
+                target_mean = shrunk_mean(source_mean, target_mean, shrinkage)
+            arrays = {**fitted.arrays(), "source_mean": source_mean, "target_mean": target_mean}
             fitted = map_class.from_arrays(arrays, fitted.n_pairs)
+            fitted.shrinkage = shrinkage
         settings = {"method": self.method, "normalise": self.normalise, **settings}
         return DictionaryFit(
             fitted,

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
-from calque.algebra.procrustes import Moments, least_squares, procrustes
-from calque.errors import InputError, SettingError
+from calque.algebra.procrustes import Moments, least_squares, prior_weight, procrustes
+from calque.errors import InputError, SettingError, check_number
 from calque.named import class_in_file, is_path
 from calque.storage import mapped_array
 
@@ -24,12 +24,18 @@ class VectorMap(ABC):
         source_mean, target_mean: mean of each side, float64 `[dim]`, or zero for maps without
             centring.
         n_pairs: number of vector pairs on which the map was fitted.
+        shrinkage: how strongly the map was shrunk towards the identity, from 0 (not at all) to 1
+            (the map does not change vectors); see `calque.algebra.procrustes.prior_weight`.
     """
 
     #: name of this kind of map in files and on the command line
     kind: ClassVar[str]
+    # for subclasses that do not call the constructor
+    shrinkage: float = 0.0
 
-    def __init__(self):
+    def __init__(self, *, shrinkage: float = 0.0):
+        check_number("shrinkage", shrinkage, least=0, most=1)
+        self.shrinkage = float(shrinkage)
         self.matrix: np.ndarray | None = None
         self.source_mean: np.ndarray | None = None
         self.target_mean: np.ndarray | None = None
@@ -98,7 +104,18 @@ class VectorMap(ABC):
         self.matrix, self.n_pairs = matrix, moments.n
         self.source_mean = moments.source_mean.copy() if centred else np.zeros(matrix.shape[0])
         self.target_mean = moments.target_mean.copy() if centred else np.zeros(matrix.shape[1])
+        if centred and self.shrinkage:
+            self.target_mean = shrunk_mean(self.source_mean, self.target_mean, self.shrinkage)
         return self
+
+    def _prior(self, gram: np.ndarray, cross: np.ndarray) -> float:
+        """Return the weight of the identity; raise SettingError if the dimensions differ."""
+        if self.shrinkage and cross.shape[0] != cross.shape[1]:
+            raise SettingError(
+                f"shrinkage requires equal dimensions, got {cross.shape[0]} and {cross.shape[1]}; "
+                "use shrinkage=0"
+            )
+        return prior_weight(gram, self.shrinkage)
 
 
 class Rotation(VectorMap):
@@ -118,10 +135,20 @@ class Rotation(VectorMap):
     kind = "rotation"
 
     def fit_moments(self, moments: Moments) -> Self:
-        return self._set(_rotation(moments.raw_cross), moments, centred=False)
+        matrix = self._rotation(moments.raw_gram, moments.raw_cross)
+        return self._set(matrix, moments, centred=False)
+
+    def _rotation(self, gram: np.ndarray, cross: np.ndarray) -> np.ndarray:
+        if cross.shape[0] != cross.shape[1]:
+            raise SettingError(
+                f"a rotation requires equal dimensions, got {cross.shape[0]} and {cross.shape[1]}"
+            )
+        if self.shrinkage == 1:
+            return np.eye(len(cross))
+        return procrustes(cross, self._prior(gram, cross))
 
 
-class NormalizedRotation(VectorMap):
+class NormalizedRotation(Rotation):
     """Rotation between mean-centred vector spaces: x → (x − x̄)W + ȳ (Kulshreshtha 2020, §2.1, Eqs.
     4–5).
 
@@ -131,15 +158,8 @@ class NormalizedRotation(VectorMap):
     kind = "normalized-rotation"
 
     def fit_moments(self, moments: Moments) -> Self:
-        return self._set(_rotation(moments.cross), moments, centred=True)
-
-
-def _rotation(cross: np.ndarray) -> np.ndarray:
-    if cross.shape[0] != cross.shape[1]:
-        raise SettingError(
-            f"a rotation requires equal dimensions, got {cross.shape[0]} and {cross.shape[1]}"
-        )
-    return procrustes(cross)
+        matrix = self._rotation(moments.gram, moments.cross)
+        return self._set(matrix, moments, centred=True)
 
 
 class LinearMap(VectorMap):
@@ -149,18 +169,33 @@ class LinearMap(VectorMap):
     Args:
         centred: whether to fit an offset as well: x → (x − x̄)W + ȳ. The papers do not fit an
             offset.
+        shrinkage: see `VectorMap`.
     """
 
     kind = "linear"
 
-    def __init__(self, *, centred: bool = False):
-        super().__init__()
+    def __init__(self, *, centred: bool = False, shrinkage: float = 0.0):
+        super().__init__(shrinkage=shrinkage)
         self.centred = centred
 
     def fit_moments(self, moments: Moments) -> Self:
+        gram, cross = moments.raw_gram, moments.raw_cross
         if self.centred:
-            return self._set(least_squares(moments.gram, moments.cross), moments, centred=True)
-        return self._set(least_squares(moments.raw_gram, moments.raw_cross), moments, centred=False)
+            gram, cross = moments.gram, moments.cross
+        if self.shrinkage == 1 and cross.shape[0] == cross.shape[1]:
+            matrix = np.eye(len(cross))
+        else:
+            matrix = least_squares(gram, cross, self._prior(gram, cross))
+        return self._set(matrix, moments, centred=self.centred)
+
+
+def shrunk_mean(source_mean: np.ndarray, target_mean: np.ndarray, shrinkage: float) -> np.ndarray:
+    """Return the mean to which a shrunk map shifts `source_mean`: `target_mean` if `shrinkage` is
+    0, `source_mean` itself if it is 1.
+    """
+    if shrinkage == 1:
+        return source_mean.copy()
+    return source_mean + (1 - shrinkage) * (target_mean - source_mean)
 
 
 KINDS: dict[str, type[VectorMap]] = {
@@ -169,8 +204,8 @@ KINDS: dict[str, type[VectorMap]] = {
 
 
 def about_map(fitted: VectorMap) -> dict[str, Any]:
-    """Return the record saved with a map: the kind of map or the import path of its class, and the
-    number of pairs.
+    """Return the record saved with a map: the kind of map or the import path of its class, the
+    number of pairs, and the shrinkage unless it is 0.
     """
     map_class = type(fitted)
     import_path = f"{map_class.__module__}:{map_class.__qualname__}"
@@ -178,7 +213,8 @@ def about_map(fitted: VectorMap) -> dict[str, Any]:
     # A class defined in a script or in a function cannot be imported when the folder is opened.
     is_importable = is_path(import_path) and not import_path.startswith("__main__:")
     kind = import_path if is_own_class and is_importable else fitted.kind
-    return {"kind": kind, "pairs": fitted.n_pairs}
+    about = {"kind": kind, "pairs": fitted.n_pairs}
+    return about | {"shrinkage": fitted.shrinkage} if fitted.shrinkage else about
 
 
 def open_map(
@@ -221,4 +257,6 @@ def open_map(
                 "fit the maps again",
                 path=path,
             )
-    return map_class.from_arrays(parts, about["pairs"])
+    opened = map_class.from_arrays(parts, about["pairs"])
+    opened.shrinkage = float(about.get("shrinkage", 0.0))
+    return opened

@@ -170,11 +170,21 @@ def precision_at_1(
         among: number of most frequent words of each side that are candidates and CSLS neighbours,
             in addition to the words in `pairs`; default: all words.
     """
-    if not len(pairs):
-        return np.nan
+    right = correct(x, z, pairs, k=k, among=among)
+    return float(np.mean(right)) if len(right) else np.nan
+
+
+def correct(
+    x: np.ndarray, z: np.ndarray, pairs: np.ndarray, *, k: int = 10, among: int | None = None
+) -> np.ndarray:
+    """Return for each distinct source word in `pairs`, in ascending order, whether its nearest
+    target word by CSLS is one of its translations, bool `[n_words]`; see `precision_at_1`.
+    """
+    queries = np.unique(pairs[:, 0])
+    if not len(queries):
+        return np.zeros(0, dtype=bool)
     rows = np.union1d(np.arange(len(x))[:among], pairs[:, 0])
     columns = np.union1d(np.arange(len(z))[:among], pairs[:, 1])
-    queries = np.unique(pairs[:, 0])
     neighbours = csls_neighbours(
         x[rows],
         z[columns],
@@ -185,7 +195,7 @@ def precision_at_1(
     nearest = columns[neighbours.targets[:, 0]]
     translations = set(map(tuple, pairs.tolist()))
     predicted = zip(queries.tolist(), nearest.tolist(), strict=True)
-    return float(np.mean([pair in translations for pair in predicted]))
+    return np.array([pair in translations for pair in predicted])
 
 
 def hold_out(pairs: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

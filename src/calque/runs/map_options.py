@@ -21,7 +21,7 @@ def options_of_maps(source: str = "") -> dict[str, Declared]:
     if source != "unsupervised":
         without |= {"start", "restarts"}
     if source != "dictionary":
-        without |= {"identical", "held_out"}
+        without |= {"identical", "held_out", "shrinkage"}
     options |= of_anchors
     options = {name: each for name, each in options.items() if name not in without}
     if source == "unsupervised":

@@ -217,6 +217,7 @@ class ParallelSupervision(Supervision):
             }
         else:
             about["pretokenized"] = self._words.pretokenized
+        say_fits(about["settings"], say)
         warn_of_unused(about.get("counts", {}), about["settings"].get("max_words"), data.corpora)
         comparison = about.get("held_out", {})
         if comparison and not comparison.get("unchanged"):  # otherwise there is a warning
@@ -335,6 +336,7 @@ class DictionarySupervision(Supervision):
                 say(line)
                 if fit.get("failed"):
                     failed.append(named)
+        say_fits(fitted.record["settings"], say)
         if self._files:
             source = "a dictionary"
         elif self._maps.start == IDENTICAL:
@@ -346,6 +348,7 @@ class DictionarySupervision(Supervision):
             "start": self._maps.start,
             "start_options": dict(self._maps.start_options or {}),
             "identical": self._maps.identical,
+            "shrinkage": self._maps.shrinkage,
             "combine": self._maps.combine,
             "most": self._averaging.most,
             "at_least": self._averaging.at_least,
@@ -370,7 +373,16 @@ class PlainSupervision(Supervision):
 
     def record(self, data: PlainText, fitted: Fitted, say: Say) -> dict[str, Any]:
         about = {"texts": self._rows, "langs": sorted(data.texts), **self.facts(fitted)}
+        say_fits(about["settings"], say)
         return {**about, "method": self._name, "pretokenized": self._pretokenized}
+
+
+def say_fits(settings: Mapping[str, Any], say: Say) -> None:
+    """Print how far each map was shrunk towards the identity."""
+    from calque.maps.shrinkage import lines_of_fits
+
+    for line in lines_of_fits(settings.get("fits", {})):
+        say(line)
 
 
 def _dictionary_maps(name: str, towards: str, options: Mapping[str, Any]) -> DictionaryMaps:
