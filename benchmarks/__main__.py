@@ -16,6 +16,7 @@ PARTS = {
 WITH_FILES = {
     "planted": "create text with planted senses, translations or key points, and score models on it",
     "reading": "word retrieval and alignment error rate of every layer and pooling of encoders",
+    "never_worse": "word and sentence retrieval before and after alignment with few sentence pairs",
     "aligners": "alignment error rates of the statistical aligners, and of eflomal if installed",
     "zipf": "write artificial parallel text of any length with known links, and score links",
 }

@@ -38,6 +38,14 @@ SMALLEST = {
         ("mini", "--text", "en-de=gold.tsv", "--gold", "en-de=gold.tsv", "--out", "out.jsonl"),
         "mini: word retrieval (en-de)",
     ),
+    "never_worse": (
+        (
+            "mini",
+            *("--train", "en-de=train.tsv", "--test", "en-de=gold.tsv", "--out", "out.jsonl"),
+            *("--sizes", 4, "--sentences", 3, "--methods", "rotation", "--option", "shrinkage=0.5"),
+        ),
+        "mini  en-de  4  unseen words",
+    ),
     "aligners": (("gold.tsv", "en", "de", "--runs", 1), "calque, gibbs"),
     "zipf": (("--pairs", 12, "--types", 40, "--out", "made.txt"), ""),
 }
@@ -76,6 +84,9 @@ def small(tmp_path, monkeypatch):
 
     (tmp_path / "gold.tsv").write_text(
         "a cat\teine Katze\t0-0 1-1\nthe cat sees\tdie Katze sieht\t0-0 1-1 2-2\n"
+    )
+    (tmp_path / "train.tsv").write_text(
+        "a dog\tein Hund\nthe dogs see\tdie Hunde sehen\nthe house\tdas Haus\n"
     )
     whole = benchmarks.shared.made_up_text
     monkeypatch.setattr(
