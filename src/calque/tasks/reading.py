@@ -48,7 +48,7 @@ class BestLayer:
 
     Attributes:
         layers: candidate layers; None for all layers.
-        poolings: candidate poolings; None for that of the encoder and the mean.
+        poolings: candidate poolings; None for that of the encoder, mean and last.
     """
 
     layers: tuple[int, ...] | None = None
@@ -69,8 +69,9 @@ class BestLayer:
         names = self.poolings
         if names is None:
             possible = poolings_of(encoder)
-            # The encoder's own pooling, which comes first, and the mean.
-            names = tuple(dict.fromkeys(name for name in possible if name in (possible[0], "mean")))
+            # The encoder's own pooling comes first.
+            compared = {*possible[:1], "mean", "last"}
+            names = tuple(name for name in possible if name in compared)
         if not names:
             return [(None, encoder)]
         return [(name, with_pooling(encoder, name)) for name in names]

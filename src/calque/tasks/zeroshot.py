@@ -112,7 +112,7 @@ class ZeroShot(Task, Generic[D]):
             default: the encoder's own layer. The layer is chosen with the first seed, and never
             with text in other languages.
         poolings: poolings of a word's subwords to choose from with "best"; default: that of the
-            encoder, and the mean. For "mix", one pooling.
+            encoder, mean and last. For "mix", one pooling.
         mix_norm: normalisation of the layers before they are mixed; see `ScalarMix`.
         bootstrap: number of bootstrap samples for the confidence intervals.
         seed: seed that is recorded with the scores.
@@ -276,7 +276,7 @@ class ZeroShot(Task, Generic[D]):
             Sequence[Literal["last", "first", "mean"]] | None,
             Option(
                 "Poolings of a word's subwords to choose from with --layers best; default: that "
-                "of the encoder, and the mean."
+                "of the encoder, mean and last."
             ),
         ] = None,
         mix_norm: Annotated[
