@@ -52,13 +52,13 @@ def test_commands_and_python_of_a_page_run(page, folder, tiny_folder, capsys):
 
 
 def test_transformers_code_in_the_tutorial_gives_the_aligned_layer(folder, capsys):
-    """Align a middle layer, and check that transformers alone computes the vectors that calque
+    """Align a middle layer of an encoder that pools like `mini`, and check that transformers alone computes the vectors that calque
     scored.
     """
     _, _, code = next(block for block in blocks(DOCS / "tutorial.md") if "AutoModel" in block[2])
     align = (
-        "calque align train.tsv --langs en de --encoder mini --layer 1 --epochs 1 --towards en "
-        "--out my-aligned --quiet"
+        "calque align train.tsv --langs en de --encoder mini --layer 1 --pooling last --epochs 1 "
+        "--held-out 0 --towards en --out my-aligned --quiet"
     )
     run_commands(align, "", capsys)
     space: dict = {}

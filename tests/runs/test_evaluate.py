@@ -36,7 +36,7 @@ def test_alignments_with_three_seeds_are_one_method_with_three_training_runs(
     assert len({aligned[f"run-{seed}"]["setting"] for seed in range(3)}) == 1
     assert aligned["longer"]["setting"] != aligned["run-0"]["setting"]
     assert len({line["settings"]["encoder_fingerprint"] for line in lines}) == 5
-    table = compose(read_results([results]), title="x").sections[0].blocks[0]
+    _, table = compose(read_results([results]), title="x").sections[0].blocks[:2]
     assert [(line.label, line.detail) for line in table.lines] == [
         (tiny_folder.name, ""),
         ("run", "3 training runs"),
