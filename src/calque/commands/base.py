@@ -133,7 +133,7 @@ class Loading(Command):
 class Choosing(Loading):
     """Options for loading an encoder whose layer and pooling can be chosen by parallel text."""
 
-    layer: LayerOrAuto = None
+    layer: LayerOrAuto = None  # type: ignore[assignment]
     pooling: PoolingOrAuto = None
 
 

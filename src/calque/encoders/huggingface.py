@@ -131,7 +131,7 @@ class HuggingFaceEncoder(TrainableEncoder):
             pooling = _DEFAULT_POOLING
             if is_decoder and not self.bidirectional:
                 pooling = _DECODER_POOLING
-        self.pooling = check_pooling(pooling)
+        self.pooling: Pooling = check_pooling(pooling)
         # The last layers of a decoder are specialised in predicting the next word.
         self.uses_decoder_layer = layer is None and is_decoder
         if layer is None:

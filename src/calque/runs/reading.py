@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calque.distributed import is_first
+from calque.encoders.base import E
 from calque.errors import SettingError
 from calque.input_texts import Say, Words, digest_of
 from calque.storage import json_text, read_json_object, write_text
@@ -20,7 +21,6 @@ from calque.storage import json_text, read_json_object, write_text
 if TYPE_CHECKING:
     from calque.analyses.reading import Reading, Unit
     from calque.encoders import Encoder
-    from calque.encoders.base import E
     from calque.pairs import WordPairs
     from calque.text import ParallelCorpus
 
@@ -106,14 +106,14 @@ class Wish:
 
 
 def read_encoder(
-    encoder: Encoder,
+    encoder: E,
     wish: Wish,
     texts: Callable[[], tuple[Sequence[ParallelCorpus], Sequence[WordPairs]]],
     *,
     unit: Unit,
     folder: Path | None = None,
     say: Say = lambda line: None,
-) -> tuple[Encoder, Reading | None]:
+) -> tuple[E, Reading | None]:
     """Return an encoder that is read as the user wishes, and the choice, if there was one.
 
     Args:

@@ -218,7 +218,8 @@ class SentenceRetrieval(Task):
         sides = []
         for side in (self.dev.source, self.dev.target):
             sides.append([sentence.words for sentence in self._in_words(side)])
-        return Evidence([ParallelCorpus.of(*sides, self.dev.langs)], unit="sentences")
+        source, target = sides
+        return Evidence([ParallelCorpus.of(source, target, self.dev.langs)], unit="sentences")
 
     def _scores(
         self, metrics: Sequence[MetricCounts], settings: Mapping[str, object]
