@@ -61,6 +61,7 @@ def rows(encoder: Any, name: str, options: argparse.Namespace) -> Iterator[dict[
     train_paths = dict(pair_and_path(text) for text in options.train)
     for text in options.test:
         langs, path = pair_and_path(text)
+        assert langs is not None  # `main` has checked the languages
         test = test_text(path, langs, options.sentences)
         for size in options.sizes:
             train = read_parallel(train_paths[langs], langs=langs, on_error="skip", limit=size)
