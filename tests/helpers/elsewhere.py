@@ -45,10 +45,11 @@ def of_calque(folder: Path, lang: str = "") -> np.ndarray:
 
 def of_auto_model(folder: Path) -> np.ndarray:
     """Return the mean of the last hidden states of each text, computed by transformers alone."""
-    model, tokenizer = (
-        AutoModel.from_pretrained(folder).eval(),
-        AutoTokenizer.from_pretrained(folder),
-    )
+    return means_of(AutoModel.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder))
+
+
+def means_of(model, tokenizer) -> np.ndarray:
+    """Return the mean of the last hidden states of each text."""
     means = []
     for text in TEXTS:
         batch = tokenizer(text, return_tensors="pt")

@@ -7,6 +7,7 @@ sentence-transformers, transformers (`AutoModel`), MTEB and onnxruntime.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import warnings
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
+from transformers import AutoModel, AutoTokenizer
 
 from calque import MappedEncoder, Rotation, load_encoder
 from calque.alignment import METHODS
@@ -33,6 +35,7 @@ from calque.text import ParallelCorpus, Sentences
 from elsewhere import (
     TEXTS,
     check_equal,
+    means_of,
     of_auto_model,
     of_calque,
     of_onnx,
@@ -455,3 +458,30 @@ def test_an_encoder_without_training_text_requires_the_language(tiny_encoder, tm
     with pytest.raises(SettingError, match="cannot identify the language of a text; pass it as in"):
         model.encode(TEXTS)
     check_equal(model.encode(TEXTS, language="de"), of_calque(tmp_path / "out", "de"))
+
+
+def test_the_tokenizer_of_a_model_for_text_and_images_is_saved_for_text(layout_folders, tmp_path):
+    folder = shutil.copytree(layout_folders("gemma3"), tmp_path / "gemma")
+    path = folder / "tokenizer_config.json"
+    about = json.loads(path.read_text()) | {"processor_class": "Gemma3Processor"}
+    path.write_text(json.dumps(about))
+    encoder = load_encoder(folder)
+    encoder.save(tmp_path / "out")
+    check_equal(sentence_transformer(tmp_path / "out").encode(TEXTS), of_calque(tmp_path / "out"))
+    assert load_encoder(tmp_path / "out").fingerprint == encoder.fingerprint
+
+
+def test_adapters_have_the_same_vectors_without_merging(layout_folders, without_mteb, tmp_path):
+    pytest.importorskip("peft", reason="PEFT is not installed")
+    text = training_data(*make_text("xx", 8, 0))
+    method = METHODS.load("contrastive")(towards="en", **SHORT, lora=2)
+    for layout in ("bert", "xlm-roberta", "modernbert"):
+        out = tmp_path / layout
+        method.fit(load_encoder(layout_folders(layout)), text).encoder.save(out)
+        expected = of_calque(out)
+        with refused():  # the folder has no tokenizer
+            sentence_transformer(out)
+        check_equal(MtebEncoder(load_encoder(out)).encode([{"text": TEXTS}]), expected)
+        model = AutoModel.from_pretrained(out).eval()  # with PEFT
+        tokenizer = AutoTokenizer.from_pretrained(layout_folders(layout))
+        check_equal(means_of(model, tokenizer), expected)

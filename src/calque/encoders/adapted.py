@@ -32,7 +32,13 @@ from calque.encoders.adapter_files import (
     read_weights,
 )
 from calque.encoders.base import Encoder
-from calque.encoders.checkpoint import first_line, read_checkpoint, read_tokenizer, weights_digest
+from calque.encoders.checkpoint import (
+    first_line,
+    read_checkpoint,
+    read_tokenizer,
+    save_tokenizer,
+    weights_digest,
+)
 from calque.encoders.folder import (
     ABOUT_FILE,
     ADAPTERS_FILE,
@@ -183,7 +189,7 @@ class AdaptedEncoder(HuggingFaceEncoder):
             }
             save_file(state, inner / WEIGHTS_FILE, metadata={"format": "pt"})
             if self.modules is not None or self.own_tokenizer:
-                self.tokenizer.save_pretrained(inner)
+                save_tokenizer(self.tokenizer, inner)
             if self.modules is not None:
                 copy_modules(self.modules, inner, keep_config=True)
                 # calque reads the layer of adapters in a subfolder from calque.json.

@@ -21,6 +21,7 @@ from calque.encoders.sentence_folders import model_settings
 from calque.encoders.sentence_settings import ModelSettings
 from calque.errors import CalqueError, InputError, OutputError, SettingError
 from calque.named import TRUST_CODE
+from calque.storage import json_text, read_json_object
 
 if TYPE_CHECKING:
     from transformers import (
@@ -343,6 +344,22 @@ def save_model(model: PreTrainedModel, folder: str | PathLike[str]) -> None:
         raise SettingError(f"{fact}; merge them first (merge_and_unload in PEFT)")
     with _quiet(local=True):
         model.save_pretrained(folder)
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+    """Write the files of a tokenizer, without the name of a class that also processes images.
+
+    Gemma's tokenizer names such a class. Other programs, such as sentence-transformers, would look
+    for its settings, which a folder with text alone does not have.
+    """
+    tokenizer.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    if not path.is_file():
+        return
+    settings = read_json_object(path, "not the settings of a tokenizer")
+    if settings.pop("processor_class", None) is not None:
+        text = json_text(settings, indent=2, ensure_ascii=False)
+        path.write_text(text + "\n", encoding="utf-8")
 
 
 def weights_digest(model: nn.Module) -> str:

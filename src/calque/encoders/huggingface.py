@@ -21,7 +21,13 @@ from calque.encoders import folding
 from calque.encoders import layers as passes
 from calque.encoders.base import E
 from calque.encoders.batches import WordBatch, collate, token_batches
-from calque.encoders.checkpoint import first_line, read_checkpoint, save_model, weights_digest
+from calque.encoders.checkpoint import (
+    first_line,
+    read_checkpoint,
+    save_model,
+    save_tokenizer,
+    weights_digest,
+)
 from calque.encoders.folder import ABOUT_FILE, BASE_FOLDER, read_about, saving, write_about
 from calque.encoders.numerics import check_precision, number_type, usable_device
 from calque.encoders.sentence_folders import model_folder, modules_of
@@ -435,7 +441,7 @@ class HuggingFaceEncoder(TrainableEncoder):
                 outside = self.layer not in self.standard or norm is not None
                 place = path if outside else path / BASE_FOLDER
                 unfolded = self._save_model(place, norm)
-            self.tokenizer.save_pretrained(place)
+            save_tokenizer(self.tokenizer, place)
             if self.modules is not None:
                 copy_modules(self.modules, place)
             if declare:
