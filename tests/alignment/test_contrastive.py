@@ -195,3 +195,27 @@ def test_the_sentence_loss_equals_the_formula(tiny_encoder, text, special):
             torch.testing.assert_close(
                 found[name] - without[name], p.grad, atol=2e-4, rtol=1e-3, msg=name
             )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "epochs", "expected"),
+    [
+        ([100], 2, 8),
+        ([500, 300], 2, 10),
+        ([286] * 7, 4, 11),
+        ([1600], 2, 32),
+        ([50_000, 20], 2, 32),
+        ([50_000], 0.01, 8),
+    ],
+)
+def test_the_default_batch_is_smaller_on_short_texts(sizes, epochs, expected):
+    assert Contrastive(towards="en", epochs=epochs).batch_for(sizes) == expected
+    assert Contrastive(towards="en", epochs=epochs, batch=16).batch_for(sizes) == 16
+
+
+def test_the_chosen_batch_is_recorded(tiny_encoder):
+    fitted = Contrastive(towards="en", epochs=1).fit(
+        tiny_encoder, training_data(*make_text("xx", 12, 0))
+    )
+    assert fitted.record["settings"]["batch"] == 8
+    assert len(fitted.history) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,11 @@ from calque.errors import check_number
 from calque.pairs import WordPairs
 from calque.spec import Count, option
 from calque.text import ParallelCorpus, Sentences, number_words
+
+#: limits of the default number of sentence pairs from each text in an update
+SMALLEST_BATCH, LARGEST_BATCH = 8, 32
+#: number of updates below which the default batch is smaller
+FEWEST_UPDATES = 100
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +60,12 @@ class Contrastive(Tuner):
         "Eqs. 1–2, without their margin).",
     )
     epochs: float = 2.0
-    batch: Count = 32
+    batch: Count | None = option(  # type: ignore[assignment]
+        None,
+        f"number of sentence pairs from each parallel text in an update; default: {LARGEST_BATCH}, "
+        f"or fewer on short texts, down to {SMALLEST_BATCH}, so that there are at least "
+        f"{FEWEST_UPDATES} updates.",
+    )
 
     def __post_init__(self):
         check_number("temperature", self.temperature, above=0)
@@ -71,6 +81,12 @@ class Contrastive(Tuner):
     @property
     def reads_sentences(self) -> bool:
         return self.sentences > 0
+
+    def batch_for(self, sizes: Sequence[int]) -> int:
+        if self.batch is not None:
+            return self.batch
+        possible = int(self.epochs * max(sizes, default=0) / FEWEST_UPDATES)
+        return max(SMALLEST_BATCH, min(possible, LARGEST_BATCH))
 
     def kinds(self) -> Callable[[ParallelCorpus, WordPairs], np.ndarray] | None:
         return number_word_pairs if self.same_share else None

@@ -135,6 +135,14 @@ class Tuner(TrainingSettings, Method):
         """
         return None
 
+    def batch_for(self, sizes: Sequence[int]) -> int:
+        """Return the number of sentence pairs from each text in an update.
+
+        Args:
+            sizes: number of sentence pairs of each text.
+        """
+        return self.batch
+
     def default_rate(self, dim: int) -> float:
         """Return the default learning rate for an encoder with `dim` dimensions."""
         # 2e-3 was best on held-out text for 128 dimensions; 5e-5 is a common value for 768
@@ -190,7 +198,8 @@ class Tuner(TrainingSettings, Method):
         objective = self.objective(tuned, encoder, training, processes)
         schedule = self._schedule_for(encoder)
         # An update has `batch` pairs of every text, so that each language counts equally.
-        plan = BatchPlan(objective.text.sizes, batch=self.batch, seed=schedule.seed)
+        batch = self.batch_for(objective.text.sizes)
+        plan = BatchPlan(objective.text.sizes, batch=batch, seed=schedule.seed)
         if held_out:
             objective.validation = Validation(
                 before,
@@ -210,6 +219,7 @@ class Tuner(TrainingSettings, Method):
             folder=None if run.folder is None else Path(run.folder),
             identity={
                 **self._identity(),
+                "batch": batch,
                 "encoder": encoder.fingerprint,
                 "text": objective.text.fingerprint,
             },
@@ -220,7 +230,8 @@ class Tuner(TrainingSettings, Method):
         tuned.model.eval()
         if self.lora is None:
             tuned.model.requires_grad_(True)  # frozen layers can be trained later
-        record = training_record(self.settings(), schedule, vars(objective.text.counts), history)
+        settings = {**self.settings(), "batch": batch}
+        record = training_record(settings, schedule, vars(objective.text.counts), history)
         result = tuned
         if objective.validation is not None:
             result = self._selected(objective.validation, before, tuned, record)

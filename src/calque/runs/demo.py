@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 METHODS: dict[str, dict[str, Any]] = {
     "rotation": {},
     "finetune": {"epochs": 4, "held_out": 0.0},
-    "contrastive": {"epochs": 8, "held_out": 0.0},
+    "contrastive": {"epochs": 8, "batch": 32, "held_out": 0.0},
 }
 
 #: title of the table for each metric, and the function that selects the best score

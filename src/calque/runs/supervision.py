@@ -219,6 +219,9 @@ class ParallelSupervision(Supervision):
             about["pretokenized"] = self._words.pretokenized
         say_fits(about["settings"], say)
         warn_of_unused(about.get("counts", {}), about["settings"].get("max_words"), data.corpora)
+        chosen = about["settings"].get("batch")
+        if chosen and getattr(self.method, "batch", chosen) is None:
+            say(f"{self._name}: {chosen} sentence pairs of each text in an update")
         comparison = about.get("held_out", {})
         if comparison and not comparison.get("unchanged"):  # otherwise there is a warning
             say(comparison["summary"])

@@ -115,7 +115,8 @@ class TrainingSettings(Documented, ABC):
 
     def __post_init__(self):
         _ = self.schedule  # checks its values
-        check_number("batch", self.batch, least=1, whole=True)
+        if self.batch is not None:  # a method can choose its default from the text
+            check_number("batch", self.batch, least=1, whole=True)
         if self.freeze is not None:
             check_number("freeze", self.freeze, least=0, whole=True)
 
