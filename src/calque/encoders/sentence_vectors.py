@@ -418,7 +418,7 @@ def _block_vectors(
         means, filled = base.text_means(sentences, pooling.prompt)
         # Maps are affine, so the mapped mean is the mean of the mapped vectors.
         with torch.inference_mode():
-            data = pooling.finish(mapped({base.layer: means})).numpy()
+            data = pooling.finish(mapped({layers[-1]: means})).numpy()
         return SentenceVectors(data * filled[:, None], filled)
     assert isinstance(base, HuggingFaceEncoder)
     split = pooling.split(base, sentences)
