@@ -52,8 +52,8 @@ def test_commands_and_python_of_a_page_run(page, folder, tiny_folder, capsys):
 
 
 def test_transformers_code_in_the_tutorial_gives_the_aligned_layer(folder, capsys):
-    """Align a middle layer of an encoder that pools like `mini`, and check that transformers alone computes the vectors that calque
-    scored.
+    """Align a middle layer of an encoder that pools like `mini`, and check that transformers alone
+    computes the vectors that calque scored.
     """
     _, _, code = next(block for block in blocks(DOCS / "tutorial.md") if "AutoModel" in block[2])
     align = (

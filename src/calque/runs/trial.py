@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from calque.corpora.languages import best_match, language_of, name_and_path
 from calque.errors import SettingError
-from calque.input_texts import Say
+from calque.input_texts import Say, Words
 from calque.runs import study as studies
 from calque.runs.compare import (
     Estimate,
@@ -34,6 +34,7 @@ from calque.runs.compare import (
     too_few,
 )
 from calque.runs.folder import check
+from calque.runs.reading import Wish, linked_sample, read_encoder
 from calque.runs.settings import Overwrite, OwnOption, Quiet, Several, named_pairs
 from calque.runs.steps import Steps
 from calque.runs.study.grid import Grid
@@ -47,7 +48,7 @@ from calque.tasks.table import TASKS, trains_head
 
 if TYPE_CHECKING:
     from calque.encoders.base import Encoder
-    from calque.text import Sentences
+    from calque.text import ParallelCorpus, Sentences
 
 Record = Mapping[str, Any]
 Use = Literal["frozen", "mixed", "tuned"]
@@ -218,8 +219,12 @@ def try_alignment(
     check(settings.out, overwrite=settings.overwrite)
     texts = _Texts.of(settings)
     place = settings.place
-    encoder = load_encoder(settings.encoder, **(load or {}))
-    sample = _sample(settings, texts)
+    corpora = _corpora(settings, texts)
+    wish = Wish.of(load, usual=True)
+    with wish.loading():
+        encoder = load_encoder(settings.encoder, **wish.load)
+    load = _reading(encoder, wish, corpora, place, say)
+    sample = [side for corpus in corpora for side in (corpus.source[:256], corpus.target[:256])]
     methods = _methods(encoder, sample)
     cost = estimated_cost(encoder, sample, settings, texts)
     say(
@@ -229,7 +234,7 @@ def try_alignment(
 
     records: list[dict[str, Any]] = []
     for longer in _LONGER:
-        tables = study_tables(settings, texts, methods, load or {}, options or {}, longer)
+        tables = study_tables(settings, texts, methods, load, options or {}, longer)
         comment = "Written by calque try; calque study repeats it."
         write_text(place / STUDY_FILE, study_text(tables, comment))
         records = [
@@ -247,7 +252,8 @@ def try_alignment(
 
     comparisons = compared(records, texts.source, texts.targets)
     verdict = judge(comparisons, TASKS[settings.task].title, texts.source)
-    write_text(place / VERDICT, json_text(_plain(verdict), indent=2, ensure_ascii=False) + "\n")
+    about = {"task": settings.task, **_plain(verdict)}
+    write_text(place / VERDICT, json_text(about, indent=2, ensure_ascii=False) + "\n")
     if verdict.method is not None:
         plan = read_study(place / STUDY_FILE)
         _ship(plan, verdict.method, records, settings)
@@ -325,15 +331,37 @@ def _named(flag: str, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return tuple(texts)
 
 
-def _sample(settings: TrialSettings, texts: _Texts) -> list[Sentences]:
-    """Return a few sentences in each language of the parallel text."""
+def _corpora(settings: TrialSettings, texts: _Texts) -> list[ParallelCorpus]:
+    """Return the parallel texts that the encoders are aligned with."""
     from calque.corpora import read_parallel
 
-    sample = []
-    for lang, path in texts.pairs.items():
-        corpus = read_parallel(path, langs=(texts.source, lang), on_error="skip", limit=256)
-        sample += [corpus.source, corpus.target]
-    return sample
+    return [
+        read_parallel(path, langs=(texts.source, lang), on_error="skip", limit=settings.pairs_limit)
+        for lang, path in texts.pairs.items()
+    ]
+
+
+def _reading(
+    encoder: Encoder, wish: Wish, corpora: Sequence[ParallelCorpus], place: Path, say: Say
+) -> dict[str, Any]:
+    """Return the keyword arguments of `load_encoder` for all encoders of the trial. A layer and a
+    pooling that neither the user nor the folder sets are chosen on the parallel text.
+    """
+    _, choice = read_encoder(
+        encoder,
+        wish,
+        lambda: linked_sample(corpora, Words()),
+        unit="words",
+        folder=place,
+        say=say,
+    )
+    load = dict(wish.load)
+    if choice is not None:
+        load["pooling"] = choice.pooling
+        # The default layer is left out, so that the study has one layer and no column of layers.
+        if choice.layer != getattr(encoder, "layer", None):
+            load["layer"] = choice.layer
+    return load
 
 
 def _methods(encoder: Encoder, sample: Sequence[Sentences]) -> tuple[str, ...]:
