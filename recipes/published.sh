@@ -18,7 +18,7 @@ measure() {  # ENCODER NAME LANGUAGE
   local scores=$OUT/scores/$2.jsonl
   if [ ! -e "$scores" ]; then
     mkdir -p "$(dirname "$scores")"
-    calque evaluate "$1" retrieval --test "$OUT/$3.test.tsv" --langs en "$3" --train "$OUT/$3.$SEEN.tsv" --out "$scores"
+    calque evaluate "$1" retrieval --pooling last --test "$OUT/$3.test.tsv" --langs en "$3" --train "$OUT/$3.$SEEN.tsv" --out "$scores"
   fi
 }
 
@@ -33,6 +33,7 @@ for lang in $LANGUAGES; do
       name=$lang.$size.$seed
       if [ ! -e "$OUT/$name" ]; then
         time calque align "$OUT/$lang.$size.tsv" --langs en "$lang" --encoder "$ENCODER" --method contrastive --towards en \
+          --pooling last --held-out 0 \
           --seed "$seed" --out "$OUT/$name"
       fi
       measure "$OUT/$name" "$name" "$lang"
