@@ -221,7 +221,7 @@ def test_the_command_prints_the_answer_and_resumes(job, capsys, tmp_path):
     folder = tmp_path / "shipped-trial"
     verdict = json.loads((folder / "verdict.json").read_text())
     assert out.splitlines() == verdict["sentences"]
-    assert "this takes about 1 minute" in err
+    assert "3 training runs, compared as frozen, mixed, tuned: about 1 minute on this" in err
     names = {path.name for path in folder.iterdir() if not path.name.startswith("reading-")}
     assert names == {
         "study.toml",
@@ -272,6 +272,7 @@ def test_the_encoder_of_the_first_run_is_shipped_with_its_scores(
         (["--pairs", "de-en=text.en-de.tsv"], "the first language must be en"),
         (["--pairs", "text.tsv"], "--pairs"),
         (["--test", "ner.test.en.tsv"], "--test has no text in de"),
+        (["--runs", "3", "--uses", "frosen"], "--uses frosen: expected frozen, mixed, tuned"),
         (["--train", "unnamed.tsv"], "the language is unknown; write, for example, de=unnamed.tsv"),
     ],
 )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from calque.corpora.languages import best_match, language_of, name_and_path
-from calque.errors import SettingError
+from calque.errors import SettingError, did_you_mean
 from calque.input_texts import Say, Words
 from calque.runs import study as studies
 from calque.runs.compare import (
@@ -101,10 +101,11 @@ class TrialSettings:
     folder: Path | None = option(
         None, "Folder for the study, the scores and the report; default: OUT-trial."
     )
-    uses: Literal["all", "frozen", "mixed", "tuned"] = option(
-        "all",
-        "Use of the encoder: frozen (only the task head is trained), mixed (frozen, with a head on "
-        "a mixture of all layers), tuned (the encoder is trained with the head), or all.",
+    uses: Several = files(
+        "Uses of the encoder to compare: frozen (only the task head is trained), mixed (frozen, with "
+        "a head on a mixture of all layers) or tuned (the encoder is trained with the head, which "
+        "takes longest); default: all three.",
+        "USE...",
     )
     runs: Few = option(3, "Number of training runs; three is the fewest that can be tested.")
     limit: Count = option(1000, "Use at most N evenly spaced texts of each --train file.")
@@ -121,8 +122,17 @@ class TrialSettings:
 
     @property
     def compared_uses(self) -> tuple[Use, ...]:
-        """The uses that are compared."""
-        return ("frozen", "mixed", "tuned") if self.uses == "all" else (self.uses,)
+        """The uses that are compared.
+
+        Raises:
+            SettingError: a use is unknown.
+        """
+        for name in self.uses or ():
+            if name not in USES:
+                raise SettingError(
+                    f"--uses {name}: expected {', '.join(USES)}{did_you_mean(name, USES)}"
+                )
+        return tuple(use for use in USES if self.uses is None or use in self.uses)
 
 
 # -- result ----------------------------------------------------------------------------------------
@@ -217,7 +227,7 @@ def try_alignment(
     from calque.encoders.loading import load_encoder
 
     check(settings.out, overwrite=settings.overwrite)
-    texts = _Texts.of(settings)
+    uses, texts = settings.compared_uses, _Texts.of(settings)
     place = settings.place
     corpora = _corpora(settings, texts)
     wish = Wish.of(load, usual=True)
@@ -227,8 +237,10 @@ def try_alignment(
     sample = [side for corpus in corpora for side in (corpus.source[:256], corpus.target[:256])]
     methods = _methods(encoder, sample)
     cost = estimated_cost(encoder, sample, settings, texts)
+    minutes = _minutes(cost / max(1, workers))
     say(
-        f"this takes about {_minutes(cost / max(1, workers))} on this machine; finished steps are kept"
+        f"{settings.runs} training runs, compared as {', '.join(uses)}: about {minutes} on this "
+        "machine; finished steps are kept"
     )
     del encoder
 
