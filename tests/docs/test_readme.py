@@ -55,9 +55,10 @@ def test_python_and_commands_give_the_same_links_and_scores(
     run_commands(words, str(tiny_folder), capsys)
     assert WordPairs.open(tmp_path / "train.align") == space["pairs"]
     *_, evaluate = first.splitlines()
-    run_commands(
-        first.replace(evaluate, f"{evaluate} --out scores.jsonl"), str(tiny_folder), capsys
-    )
+    first = first.replace(evaluate, f"{evaluate} --out scores.jsonl")
+    # In Python, the encoder is read as published; `calque align` would choose the layer.
+    first = first.replace("--encoder ENCODER", "--encoder ENCODER --layer -1 --pooling mean")
+    run_commands(first, str(tiny_folder), capsys)
     lines = [
         json.loads(line)
         for line in (tmp_path / "scores.jsonl").read_text(encoding="utf-8").splitlines()

@@ -75,7 +75,7 @@ def check(base, folder, model, tokenizer):
     """Check that adapters and merged adapters give the vectors of PEFT's model, also after saving
     them.
     """
-    encoder = load_encoder(folder, layer=-1)
+    encoder = load_encoder(folder, layer=-1, pooling="last")
     assert isinstance(encoder, AdaptedEncoder)
     expected = vectors_of(model, tokenizer, encoder.n_layers)
     assert (
@@ -92,7 +92,7 @@ def check(base, folder, model, tokenizer):
         load_encoder(folder.parent / "again").encode([WORDS]).data, expected, **close
     )
     merge(str(folder), out=folder.parent / "merged", keep_layers=True)
-    opened = load_encoder(folder.parent / "merged", layer=-1)
+    opened = load_encoder(folder.parent / "merged", layer=-1, pooling="last")
     assert type(opened) is not AdaptedEncoder
     np.testing.assert_allclose(opened.encode([WORDS]).data, expected, **close)
     if not model.peft_config[

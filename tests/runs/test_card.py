@@ -47,7 +47,8 @@ def aligned(train: Path, encoder: Path, out: Path, method: str = "contrastive", 
 
 
 def run_code(card: str, folder: Path) -> dict:
-    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    # The card of an encoder with maps has a second block, for sentence-transformers.
+    code = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[0]
     space: dict = {}
     exec(compile(code.replace('FOLDER = "."', f"FOLDER = {str(folder)!r}"), "card", "exec"), space)
     return space
