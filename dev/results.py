@@ -440,6 +440,26 @@ def _speed(text: str) -> Iterator[dict[str, Any]]:
         yield {"cell": "CSLS", "value": float(ratio)}
 
 
+def _trial(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the mean scores and gains, in points, of `verdict.json` of `calque try`."""
+    verdict = json.loads(text)
+    for comparison in verdict["comparisons"]:
+        row = f"{verdict['task']}/{comparison['use']}/{comparison['method']}"
+        mean, source = comparison["mean"], comparison["source"]
+        gains = {"gain": mean, **comparison["by_language"], "source": source}
+        for name in ("base", "aligned"):
+            yield {"cell": f"{row}/{name}", "value": round(100 * comparison[name], 1)}
+        for name, gain in gains.items():
+            if gain is not None:
+                ends = (f"{100 * gain[end]:.1f}".replace("-", "−") for end in ("low", "high"))
+                yield {
+                    "cell": f"{row}/{name}",
+                    "value": round(100 * gain["value"], 1),
+                    "interval": ", ".join(ends),
+                    "outcome": gain["outcome"],
+                }
+
+
 PARSERS: Mapping[str, Callable[[str], Iterator[dict[str, Any]]]] = {
     "aligners": _aligners,
     "memory": _memory,
@@ -447,6 +467,7 @@ PARSERS: Mapping[str, Callable[[str], Iterator[dict[str, Any]]]] = {
     "neighbours": _neighbours,
     "fuzz": _fuzz,
     "speed": _speed,
+    "trial": _trial,
 }
 
 
@@ -554,6 +575,32 @@ BLOCKS: Mapping[str, Block] = {
         },
         best="column",
         lower=True,
+    ),
+    "trial": Grid(
+        corner="multilingual-e5-small, mean of de and tr",
+        columns={
+            "published": "<trial/{row}/base>",
+            "aligned": "<trial/{row}/aligned>",
+            "gain": "<trial/{row}/gain> [<trial/{row}/gain/interval>]",
+            "gain in English": "<trial/{row}/source> [<trial/{row}/source/interval>]",
+        },
+        rows={
+            "part-of-speech tagging, output layer": "pos/frozen/contrastive",
+            "part-of-speech tagging, mixture of layers": "pos/mixed/contrastive",
+            "named entities, output layer": "ner/frozen/contrastive",
+            "named entities, mixture of layers": "ner/mixed/contrastive",
+        },
+    ),
+    "e5": Grid(
+        corner="multilingual-e5-small",
+        columns={lang: lang for lang in ("bg", "de", "es", "fr", "ru", "tr", "zh", "mean")},
+        rows={
+            "unseen pairs, published": "base/unseen",
+            "unseen pairs, aligned": "contrastive/unseen",
+            "sentences, published": "base/sentences",
+            "sentences, aligned": "contrastive/sentences",
+        },
+        cell="<e5/{row}/{column}>",
     ),
     "separate": Grid(
         corner="",
