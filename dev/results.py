@@ -577,7 +577,7 @@ BLOCKS: Mapping[str, Block] = {
         lower=True,
     ),
     "trial": Grid(
-        corner="multilingual-e5-small, mean of de and tr",
+        corner="part-of-speech tagging, mean of de and tr",
         columns={
             "published": "<trial/{row}/base>",
             "aligned": "<trial/{row}/aligned>",
@@ -585,22 +585,9 @@ BLOCKS: Mapping[str, Block] = {
             "gain in English": "<trial/{row}/source> [<trial/{row}/source/interval>]",
         },
         rows={
-            "part-of-speech tagging, output layer": "pos/frozen/contrastive",
-            "part-of-speech tagging, mixture of layers": "pos/mixed/contrastive",
-            "named entities, output layer": "ner/frozen/contrastive",
-            "named entities, mixture of layers": "ner/mixed/contrastive",
+            "output layer": "pos/frozen/contrastive",
+            "mixture of all layers": "pos/mixed/contrastive",
         },
-    ),
-    "e5": Grid(
-        corner="multilingual-e5-small",
-        columns={lang: lang for lang in ("bg", "de", "es", "fr", "ru", "tr", "zh", "mean")},
-        rows={
-            "unseen pairs, published": "base/unseen",
-            "unseen pairs, aligned": "contrastive/unseen",
-            "sentences, published": "base/sentences",
-            "sentences, aligned": "contrastive/sentences",
-        },
-        cell="<e5/{row}/{column}>",
     ),
     "separate": Grid(
         corner="",
