@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
+
+from calque.storage import json_text
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -45,4 +46,4 @@ def _toml(value: object) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(_toml(item) for item in value)}]"
     # Text, numbers and truth values are written as in JSON, except for one control character.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json_text(value, ensure_ascii=False).replace("\x7f", "\\u007f")
