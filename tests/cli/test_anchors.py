@@ -210,6 +210,8 @@ def test_a_dictionary_map_brings_translations_closer(
     _, err = works(
         capsys,
         "align",
+        "--shrinkage",
+        0,
         "--encoder",
         tiny_folder,
         "--towards",
@@ -295,6 +297,8 @@ def test_maps_of_several_languages_are_fitted_from_anchors(
         )
     job = (
         "align",
+        "--shrinkage",
+        0,
         "--encoder",
         tiny_folder,
         "--towards",
