@@ -109,7 +109,7 @@ def test_memory_grows_with_the_text_index_but_not_with_the_vectors(small, long_t
     few, many = long_text(100), long_text(500)
     encoded(table, few)  # loads and compiles everything before the measurement
     growth = (peak(encoded, table, many) - peak(encoded, table, few)) / 400
-    assert growth < 500, f"{growth:.0f} bytes per sentence; its vectors have 512 bytes"
+    assert growth < 350, f"{growth:.0f} bytes per sentence; its vectors have 512 bytes"
     assert list(small.iterdir()) == []
 
 
