@@ -248,6 +248,17 @@ def questions(n, lang, seed=0, length=10, vocabulary=40, each=2):
     )
 
 
+def write_translations(path):
+    """Write 40 sentence pairs of two to five words in English and German."""
+    rng = np.random.default_rng(0)
+    translations = {"the": "der", "a": "ein", "in": "in", "e": "und", "1": "1"}
+    rows = []
+    for _ in range(40):
+        chosen = [list(translations)[k] for k in rng.integers(0, 5, rng.integers(2, 6))]
+        rows.append(f"{' '.join(chosen)}\t{' '.join(translations[word] for word in chosen)}\n")
+    path.write_text("".join(rows))
+
+
 def write_tags(named, path):
     """Write tagged text as a file with one column each for words and tags."""
     tags = iter(named.data.tags.to_list())

@@ -27,7 +27,7 @@ from calque.runs.study.grid import Grid
 from calque.runs.study.work import WORK, encoder_of
 from calque.text import Sentences
 from command import works
-from planted import tagged, trees, words, write_tags, write_trees
+from planted import tagged, trees, words, write_tags, write_translations, write_trees
 
 # Training and test texts overlap because the planted texts are small, which does not matter here.
 pytestmark = pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWarning")
@@ -66,13 +66,7 @@ def plan(tmp_path, tiny_folder):
     write_tags(tagged(40, "en"), tmp_path / "ner.train.en.tsv")
     for lang in ("de", "es"):
         write_tags(tagged(12, lang, 1), tmp_path / f"ner.test.{lang}.tsv")
-    rng = np.random.default_rng(0)
-    translations = {"the": "der", "a": "ein", "in": "in", "e": "und", "1": "1"}
-    rows = []
-    for _ in range(40):
-        chosen = [list(translations)[k] for k in rng.integers(0, 5, rng.integers(2, 6))]
-        rows.append(f"{' '.join(chosen)}\t{' '.join(translations[word] for word in chosen)}\n")
-    (tmp_path / "train.tsv").write_text("".join(rows))
+    write_translations(tmp_path / "train.tsv")
     path = tmp_path / "study.toml"
     path.write_text(PLAN.format(encoder=tiny_folder))
     return path

@@ -9,10 +9,10 @@ from transformers import AutoModel
 from calque.encoders import load_encoder
 from calque.runs import trial
 from calque.runs.compare import estimate, over_tests, over_trainings, p_value
-from calque.runs.trial import Comparison, Gain, compared, judge
+from calque.runs.trial.verdict import Comparison, Gain, Verdict, compared, judge
 from calque.tasks.reporting import NOT_CONVERGED
 from command import fails, works
-from planted import tagged, write_tags
+from planted import tagged, write_tags, write_translations
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::calque.tasks.overlap.OverlapWarning"),
@@ -119,6 +119,9 @@ def test_lower_error_rates_are_gains():
     verdict = answer(scores({"de": -0.05, "tr": -0.07}, metric="aer"))
     assert verdict.method == "contrastive"
     assert verdict.sentences[0].startswith("Ship it: +6.0 on ")
+    mixed = scores({"de": -0.01, "tr": -0.02}, task="pos, mixed", metric="aer")
+    verdict = answer([*scores({"de": -0.05, "tr": -0.07}, metric="aer"), *mixed])
+    assert verdict.sentences[-1].startswith("The best score, 54.0, is that of contrastive, used as")
 
 
 @pytest.mark.parametrize("change", ["not converged", "one run"])
@@ -143,7 +146,7 @@ def test_both_uses_are_judged():
     assert verdict.sentences[1].startswith(
         "As an encoder that is trained on the task: no clear difference, +0."
     )
-    assert verdict.sentences[2].startswith("The highest score, 66.0, is that of contrastive, used")
+    assert verdict.sentences[2].startswith("The best score, 66.0, is that of contrastive, used")
     # A loss in one use is a reason not to ship.
     tuned = scores({"de": -0.05, "tr": -0.07}, task="pos, tuned")
     verdict = answer([*frozen, *tuned])
@@ -151,7 +154,7 @@ def test_both_uses_are_judged():
     assert verdict.sentences[0].startswith("Don't: scores on part-of-speech tagging fall by 5.0")
 
 
-def test_the_highest_score_may_be_that_of_the_published_encoder_in_another_use():
+def test_the_best_score_may_be_that_of_the_published_encoder_in_another_use():
     frozen = scores({"de": 0.05, "tr": 0.07})
     mixed = scores({"de": 0.001, "tr": 0.0}, task="pos, mixed")
     mixed = [
@@ -165,7 +168,7 @@ def test_the_highest_score_may_be_that_of_the_published_encoder_in_another_use()
     assert verdict.sentences[0].startswith("Ship it (as a frozen encoder): +6.0 on ")
     assert verdict.sentences[1].startswith("As a frozen encoder whose layers are mixed: no clear")
     assert verdict.sentences[2] == (
-        "The highest score, 80.0, is that of the published encoder, used as a frozen encoder whose "
+        "The best score, 80.0, is that of the published encoder, used as a frozen encoder whose "
         "layers are mixed."
     )
 
@@ -190,16 +193,9 @@ def job(tmp_path, tiny_folder, monkeypatch):
     write_tags(tagged(40, "en"), tmp_path / "ner.train.en.tsv")
     for lang in ("en", "de"):
         write_tags(tagged(12, lang, 1), tmp_path / f"ner.test.{lang}.tsv")
-    rng = np.random.default_rng(0)
-    translations = {"the": "der", "a": "ein", "in": "in", "e": "und", "1": "1"}
-    rows = []
-    for _ in range(40):
-        chosen = [list(translations)[k] for k in rng.integers(0, 5, rng.integers(2, 6))]
-        rows.append(f"{' '.join(chosen)}\t{' '.join(translations[word] for word in chosen)}\n")
-    (tmp_path / "text.en-de.tsv").write_text("".join(rows))
+    write_translations(tmp_path / "text.en-de.tsv")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trial, "_LONGER", (1,))
-    # 'ner.train' is tagged text: `--train` and `--test` may have several files.
     return [
         "try",
         tiny_folder,
@@ -247,7 +243,7 @@ def test_the_encoder_of_the_first_run_is_shipped_with_its_scores(
     """Save the encoder as if it were better: the tiny encoder gains nothing."""
 
     def ship(comparisons, title, source):
-        return trial.Verdict("contrastive", ("Ship it.",), tuple(comparisons))
+        return Verdict("contrastive", ("Ship it.",), tuple(comparisons))
 
     monkeypatch.setattr(trial, "judge", ship)
     works(capsys, *job, "--uses", "frozen")
@@ -272,6 +268,10 @@ def test_the_encoder_of_the_first_run_is_shipped_with_its_scores(
         (["--pairs", "de-en=text.en-de.tsv"], "the first language must be en"),
         (["--pairs", "text.tsv"], "--pairs"),
         (["--test", "ner.test.en.tsv"], "--test has no text in de"),
+        (
+            ["--test", "ner.test.de.tsv", "de=ner.test.en.tsv"],
+            "--test has several texts in de; give one per language",
+        ),
         (["--runs", "3", "--uses", "frosen"], "--uses frosen: expected frozen, mixed, tuned"),
         (["--train", "unnamed.tsv"], "the language is unknown; write, for example, de=unnamed.tsv"),
     ],

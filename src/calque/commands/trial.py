@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from calque.commands.base import Loading, say_unless
 from calque.commands.checks import output_folder
-from calque.runs.trial import REPORT, RESULTS, TrialSettings, try_alignment
+from calque.runs.trial import REPORT, RESULTS, try_alignment
+from calque.runs.trial.plan import TrialSettings
 from calque.spec import Count, Declared, option
 from calque.tasks.table import TASKS, options_of_task, trains_head
 
 if TYPE_CHECKING:
-    from calque.runs.trial import Verdict
+    from calque.runs.trial.verdict import Verdict
 
 #: options of the tasks that the trial sets itself
 _SET = ("seeds", "tune", "limit", "test_limit", "layers")
