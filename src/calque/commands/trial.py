@@ -27,7 +27,8 @@ class Try(TrialSettings, Loading):
 
     The encoder is aligned with parallel text in several training runs. The published and the
     aligned encoders are compared on the task: frozen, frozen with a mixture of all layers, and
-    trained on the task. The answer is one sentence with a report, and the aligned encoder if it is better.
+    trained on the task. The command prints the answer in one sentence, writes a report, and saves
+    the aligned encoder if it is better.
     """
 
     rare = ("max_length", "bidirectional", "load")

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from calque.encoders import Encoder
     from calque.tasks import Score
 
-#: Methods of the demo with their options. A small text needs more epochs than the default. Nothing is
-#: held out, because the demo compares the methods on its test text, including one that gains little.
+#: Methods of the demo with their options. A small text needs more epochs than the default. Nothing
+#: is held out, because the demo compares the methods on its test text, including one that gains
+#: little.
 METHODS: dict[str, dict[str, Any]] = {
     "rotation": {},
     "finetune": {"epochs": 4, "held_out": 0.0},

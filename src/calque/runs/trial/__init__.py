@@ -45,7 +45,8 @@ if TYPE_CHECKING:
     from calque.text import ParallelCorpus, Sentences
 
 STUDY_FILE, RESULTS, VERDICT, REPORT = "study.toml", "results.jsonl", "verdict.json", "report.html"
-# Heads on frozen vectors that have not converged are trained again, with this many times the epochs.
+# Heads on frozen vectors that have not converged are trained again, for this many times as many
+# epochs.
 _LONGER = (1, 3, 8)
 
 

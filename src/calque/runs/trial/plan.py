@@ -55,9 +55,9 @@ class TrialSettings:
         None, "Folder for the study, the scores and the report; default: OUT-trial."
     )
     uses: Several = files(
-        "Uses of the encoder to compare: frozen (only the task head is trained), mixed (frozen, with "
-        "a head on a mixture of all layers) or tuned (the encoder is trained with the head, which "
-        "takes longest); default: all three.",
+        "Uses of the encoder to compare: frozen (only the task head is trained), mixed (frozen, "
+        "with a head on a mixture of all layers) or tuned (the encoder is trained with the head, "
+        "which takes longest); default: all three.",
         "USE...",
     )
     runs: Few = option(3, "Number of training runs; three is the fewest that can be tested.")
